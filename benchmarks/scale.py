@@ -2,12 +2,14 @@
 
 `python benchmarks/scale.py` prints a line for each kind and size: ours, and torch.compile's up to 1,000 nodes. The
 exponent is the slope of log(seconds) against log(size) over the upper half of the sizes: 1 is linear. A process a
-figure, and an empty cache. `--only chain --sizes 10 100` picks.
+figure, and an empty cache. `--only chain --sizes 10 100` picks; `--jobs 8 --json rows.jsonl --resume` measures some at
+a time, keeps figures as they are found, and measures only those that aren't there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import subprocess
@@ -15,6 +17,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 __all__ = ["KINDS", "exponent", "measured"]
@@ -153,16 +157,48 @@ def exponent(points: list[tuple[int, float]]) -> float:
     return sum((a - x) * (b - y) for a, b in upper) / sum((a - x) ** 2 for a, _ in upper)
 
 
-def rows(kinds: list[str], sizes: list[int], theirs: bool) -> Iterator[str]:
-    """Yield a line for each figure."""
+def wanted(kinds: list[str], sizes: list[int], theirs: bool) -> list[tuple[str, int, str]]:
+    """Return (kind, size, side) of each figure, the longest first."""
+    both = [(kind, n, side) for kind in kinds for n in sizes or KINDS[kind] for side in ("torch", "ours")]
+    return sorted((f for f in both if f[2] == "ours" or (theirs and f[1] <= THEIRS_TO)), key=lambda f: (f[2], f[1]))[
+        ::-1
+    ]
+
+
+def known(path: Path | None) -> dict[tuple[str, int, str], float]:
+    """Return the figures of a file."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
+    found = [json.loads(line) for line in lines]
+    return {(row["kind"], row["size"], row["side"]): row["seconds"] for row in found if row["seconds"] is not None}
+
+
+def measure(figures: list[tuple[str, int, str]], path: Path | None, jobs: int) -> dict[tuple[str, int, str], float]:
+    """Measure what the file hasn't, and return all figures."""
+    found = known(path)
+
+    def one(figure: tuple[str, int, str]) -> None:
+        start = time.monotonic()
+        seconds = measured(*figure)
+        found[figure] = seconds
+        kind, n, side = figure
+        print(f"{side} {kind} {n}: {seconds:.2f} s  ({time.monotonic() - start:.0f} s on the clock)", flush=True)
+        row = {"kind": kind, "size": n, "side": side, "seconds": None if math.isnan(seconds) else seconds}
+        if path is not None:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+    with ThreadPoolExecutor(jobs) as threads:
+        list(threads.map(one, [figure for figure in figures if figure not in found]))
+    return found
+
+
+def lines_of(kinds: list[str], sizes: list[int], found: dict[tuple[str, int, str], float]) -> Iterator[str]:
+    """Yield a line for each kind and size."""
     for kind in kinds:
-        points = []
-        for n in sizes or KINDS[kind]:
-            start = time.monotonic()
-            seconds = measured(kind, n, "ours")
-            points.append((n, seconds))
-            peer = f", torch.compile {measured(kind, n, 'torch'):.2f} s" if theirs and n <= THEIRS_TO else ""
-            yield f"scale.{kind}.{n}: {seconds:.2f} s{peer}  ({time.monotonic() - start:.0f} s on the clock)"
+        points = [(n, found[kind, n, "ours"]) for n in sizes or KINDS[kind]]
+        for n, seconds in points:
+            peer = f", torch.compile {found[kind, n, 'torch']:.2f} s" if (kind, n, "torch") in found else ""
+            yield f"scale.{kind}.{n}: {seconds:.2f} s{peer}"
         if len(points) > 1:
             yield f"scale.{kind}.exponent: {exponent(points):.2f}"
 
@@ -173,14 +209,20 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=KINDS, default=list(KINDS))
     parser.add_argument("--sizes", nargs="*", type=int, default=[])
     parser.add_argument("--ours-alone", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1, help="figures at a time")
+    parser.add_argument("--json", type=Path, help="keep figures here, one a line")
+    parser.add_argument("--resume", action="store_true", help="leave out what the file of --json has already")
     parser.add_argument("--one", nargs=3, metavar=("KIND", "SIZE", "SIDE"), help="in this process, one figure")
     given = parser.parse_args()
     if given.one:
         kind, n, side = given.one
         print(first_call(kind, int(n), side))
         return
-    for row in rows(given.only, given.sizes, not given.ours_alone):
-        print(row, flush=True)
+    if given.json and not given.resume:
+        given.json.unlink(missing_ok=True)
+    found = measure(wanted(given.only, given.sizes, not given.ours_alone), given.json, given.jobs)
+    for line in lines_of(given.only, given.sizes, found):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

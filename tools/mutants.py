@@ -1,9 +1,11 @@
 """Change one small thing at a time in passes, index arithmetic, guards and emitters, and see which tests notice.
 
 `python tools/mutants.py --count 300` draws mutants with a fixed seed, as many of each area, and runs each one's own
-package's tests against a copy of the package with that change, those that name the changed module first, until one
-fails. A mutant is caught when one fails; 60 s of CPU are its limit, and what ran out of them isn't caught. What was
-found out is kept in `--results` and isn't run again; `--list` prints the mutants, `--survivors` those that lived.
+package's tests against a copy of the package with that change until one fails. Before that each file of tests runs once
+without a change: tests that run the changed lines come first, the quickest of them before the others, and what fails
+unchanged notices nothing. A mutant is caught when a test fails; 60 s of CPU are its limit. What ran out of them isn't
+caught, also where one test hung. What was found out is kept in `--results` and isn't run again; `--list` prints the
+mutants, `--survivors` those that lived.
 
 Not changed are annotations, decorators, assertions, errors that are raised, texts, what `__repr__` gives, and logging.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import itertools
 import json
 import os
@@ -19,16 +22,22 @@ import random
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 20
+RECORD_S = 300.0
+SITE = os.environ.get("PYTHONPATH", "")
 AREAS = {
     "passes": ("rewrites/**", "functionalizer/**", "autodiff/**", "fuser/**", "scheduler/**"),
     "index": ("loops/index.py", "loops/_positions.py", "loops/addresses.py", "loops/rewrites.py", "shapes/**"),
@@ -212,6 +221,72 @@ def drawn(count: int, seed: int) -> list[Mutant]:
     return [area[k] for k in range(max(map(len, found))) for area in found if k < len(area)]
 
 
+# ---- which tests run it -----------------------------------------------------------------------------------------
+
+
+def lines_of(mutant: Mutant) -> range:
+    """Return the lines of the smallest statement around a change; of one that has a body, those before the body."""
+    source = (ROOT / mutant.file).read_text(encoding="utf-8")
+    last = mutant.line + source.count("\n", mutant.start, mutant.end)
+    found = range(mutant.line, last + 1)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.stmt) and node.end_lineno and node.lineno <= mutant.line and last <= node.end_lineno:
+            body = getattr(node, "body", None)
+            end = max(node.lineno, body[0].lineno - 1) if isinstance(body, list) and body else node.end_lineno
+            if last <= end:
+                found = range(node.lineno, end + 1)  # walked from the outside in: the last one is the smallest
+    return found
+
+
+def recorded(mutants: list[Mutant], packages: set[str], rows: Path, jobs: int, seconds: float) -> dict[str, Any]:
+    """Run each file of tests once, unchanged, and return the row of each test, and of files that can't be collected.
+
+    What `rows` has isn't run again.
+
+    Args:
+        mutants: Whose lines are looked for.
+        packages: Whose tests are run.
+        rows: Where rows are kept: of tests, and of files that ended.
+        jobs: Processes at a time.
+        seconds: No file is begun after these.
+    """
+    wanted: dict[str, set[int]] = {}
+    for mutant in mutants:
+        wanted.setdefault(str(ROOT / mutant.file), set()).update(lines_of(mutant))
+    files = [file for package in sorted(packages) for file in (ROOT / "packages" / package / "tests").glob("test_*.py")]
+    ended = {row["ended"] for row in read(rows) if "ended" in row}
+    until = time.monotonic() + seconds
+
+    def record(file: Path) -> None:
+        if str(file.relative_to(ROOT)) in ended or time.monotonic() > until:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            lines = Path(folder) / "lines.json"
+            lines.write_text(json.dumps({k: sorted(v) for k, v in wanted.items()}), encoding="utf-8")
+            environment = {"MUTANT_LINES": str(lines), "MUTANT_ROWS": str(rows)}
+            told = tests([str(file)], environment, Path(folder), source=None, seconds=RECORD_S)
+        keep(rows, {"ended": str(file.relative_to(ROOT)), "code": told.code, "seconds": told.seconds})
+        print(f"recorded {file.relative_to(ROOT)}: {told.code}, {told.seconds} s", flush=True)
+
+    # the longest first, as far as their length says so
+    run_all(record, sorted(files, key=lambda file: -file.stat().st_size), jobs)
+    found = {row["test"]: row for row in read(rows) if "test" in row}
+    return found | {row["ended"]: row for row in read(rows) if row.get("code", 0) in (2, 3, 4)}
+
+
+def order_of(mutant: Mutant, tests: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the tests that run a mutant's lines, the quickest first, and those that fail without it."""
+    mine = set(lines_of(mutant))
+    package = f"packages/{mutant.package}/"
+    of_package = [row for name, row in tests.items() if name.startswith(package) and "test" in row]
+
+    first = sorted(
+        (row for row in of_package if mine.intersection(row["lines"].get(mutant.file, ()))),
+        key=lambda row: row["seconds"],
+    )
+    return {"first": [row["test"] for row in first], "not": [row["test"] for row in of_package if row["failed"]]}
+
+
 # ---- what notices -----------------------------------------------------------------------------------------------
 
 
@@ -228,38 +303,130 @@ def test_files(mutant: Mutant) -> list[str]:
     return [str(file) for file in sorted((ROOT / "packages" / mutant.package / "tests").glob("test_*.py"), key=rank)]
 
 
-def run(mutant: Mutant, limit_s: int) -> tuple[str, str, float]:
-    """Return what became of a mutant: caught, survived, or out of time; by which test; and CPU seconds."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a run of tests ended with.
+
+    Args:
+        code: Exit status; below 0 when it was ended.
+        said: Standard output.
+        seconds: On the clock.
+    """
+
+    code: int
+    said: str
+    seconds: float
+
+
+def tests(
+    files: list[str],
+    more: dict[str, str],
+    folder: Path,
+    *,
+    source: Path | None,
+    seconds: float,
+    cpu_s: int | None = None,
+) -> Told:
+    """Run files of tests in a process of their own.
+
+    Args:
+        files: To be given to pytest.
+        more: Variables of the environment.
+        folder: For what tests leave.
+        source: Sources that come before all others, or None.
+        seconds: Limit on the clock.
+        cpu_s: Limit of the processor, for each process; then the first failure ends it.
+    """
+    sources = [str(source)] * (source is not None) + sorted(str(p) for p in ROOT.glob("packages/*/src"))
+    environment = {
+        **os.environ,
+        **more,
+        "PYTHONPATH": os.pathsep.join([*sources, str(ROOT), str(ROOT / "tools"), *filter(None, [SITE])]),
+        "INTARSIA_WARM_START": "0",
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"),
+    }
+    options = ["-q", "-p", "no:cacheprovider", "-p", "mutant_tests", f"--rootdir={ROOT}"] + ["-x"] * (cpu_s is not None)
+    start = time.monotonic()
+    with (folder / "said").open("w+", encoding="utf-8") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *options, *files],
+            cwd=ROOT,
+            env=environment,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: cpu_s and resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 5)),
+        )
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = -1
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # what the tests started ends with them
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        out.seek(0)
+        return Told(code, out.read(), round(time.monotonic() - start, 1))
+
+
+def run(mutant: Mutant, limit_s: int, wall_s: int, known: dict[str, Any]) -> tuple[str, str, float]:
+    """Return what became of a mutant: caught, survived, hung, or out of time; by which test; and seconds."""
     source = ROOT / "packages" / mutant.package / "src"
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "src"
+    order = order_of(mutant, known)
+    files = [file for file in test_files(mutant) if str(Path(file).relative_to(ROOT)) not in known]
+    meeting = {test.split("::")[0] for test in order["first"]}
+    files.sort(key=lambda file: str(Path(file).relative_to(ROOT)) not in meeting)  # stable
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        copy, at = folder / "src", folder / "at"
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
         changed = copy / Path(mutant.file).relative_to(source.relative_to(ROOT))
         changed.write_text(mutant.applied(changed.read_text(encoding="utf-8")), encoding="utf-8")
-        others = sorted(str(p) for p in ROOT.glob("packages/*/src") if p != source)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy), *others, str(ROOT)])}
-        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *test_files(mutant)]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=ROOT,
-                env={**environment, "INTARSIA_WARM_START": "0", "OMP_NUM_THREADS": "1"},
-                capture_output=True,
-                text=True,
-                timeout=8 * limit_s,
-                check=False,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5)),
-            )
-            code, said = done.returncode, done.stdout
-        except subprocess.TimeoutExpired:
-            code, said = -1, ""
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
-    by = failed[1] if failed else ""
-    state = "survived" if code == 0 else "caught" if code > 0 else "out of time"
-    return state, by or f"after {time.monotonic() - start:.0f} s", round(seconds, 1)
+        (folder / "order.json").write_text(json.dumps({**order, "at": str(at)}), encoding="utf-8")
+        more = {"MUTANT_ORDER": str(folder / "order.json")}
+        told = tests(files, more, folder, source=copy, seconds=wall_s, cpu_s=limit_s)
+        began, _, during = at.read_text(encoding="utf-8").partition(" ") if at.exists() else ("", "", "")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", told.said, re.MULTILINE)
+    if told.code >= 0:
+        state = "survived" if told.code == 0 else "caught"
+        return state, failed[1] if failed else "", told.seconds
+    stayed = time.time() - float(began or time.time())
+    hung = known.get(during, {}).get("seconds") is not None and stayed > max(20.0, 10 * known[during]["seconds"])
+    return "hung" if hung else "out of time", during, told.seconds
+
+
+# ---- the command ------------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> list[Any]:
+    """Return the rows of a file, those that were written whole."""
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines if line]
+
+
+def keep(path: Path, row: dict[str, Any]) -> None:
+    """Append a row, in one write."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def run_all(work: Callable[[Any], None], what: list[Any], jobs: int) -> None:
+    """Do everything, some at a time."""
+    with ThreadPoolExecutor(jobs) as threads:
+        list(threads.map(work, what))
+
+
+def show(mutants: list[Mutant], known: dict[str, Any]) -> bool:
+    """Print counts by area, and return whether less than nine in ten were caught."""
+    rows = [known[key] for mutant in mutants if (key := json.dumps(asdict(mutant))) in known]
+    for area in AREAS:
+        states = Counter(row["state"] for row in rows if row["mutant"]["area"] == area)
+        print(f"{area}: {', '.join(f'{n} {state}' for state, n in states.most_common()) or 'none run'}")
+    caught = sum(row["state"] == "caught" for row in rows)
+    print(f"{len(rows)} of {len(mutants)} mutants run, {caught} caught ({100 * caught / max(len(rows), 1):.1f}%)")
+    return bool(rows) and caught < 0.9 * len(rows)
 
 
 def main() -> int:
@@ -268,31 +435,46 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--first", type=int, default=None, help="run as many of them")
+    parser.add_argument("--number", type=int, nargs="*", help="run these of them")
     parser.add_argument("--limit", type=int, default=60, help="seconds of CPU for each")
+    parser.add_argument("--wall", type=int, default=480, help="seconds on the clock for each, on a machine under load")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin none after these")
     parser.add_argument("--results", type=Path, default=ROOT / ".nox" / "mutants.jsonl")
+    parser.add_argument("--tests", type=Path, help="rows of the tests without changes, made where they aren't there")
+    parser.add_argument("--record", action="store_true", help="make these rows, and run no mutant")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--survivors", action="store_true")
     given = parser.parse_args()
-    mutants = drawn(given.count, given.seed)[: given.first]
+    start, mutants = time.monotonic(), drawn(given.count, given.seed)
     given.results.parent.mkdir(parents=True, exist_ok=True)
-    kept = given.results.read_text(encoding="utf-8").splitlines() if given.results.exists() else []
-    known = {json.dumps(row["mutant"]): row for row in map(json.loads, kept)}
-    for number, mutant in enumerate(mutants):
+    rows = given.tests or given.results.with_name("mutants_tests.jsonl")
+    known = {json.dumps(row["mutant"]): row for row in read(given.results)}
+    chosen = [(n, m) for n, m in enumerate(mutants) if given.number is None or n in given.number][: given.first]
+    if given.list or given.survivors:
+        for number, mutant in chosen:
+            row = known.get(json.dumps(asdict(mutant)))
+            if given.list or (row and row["state"] != "caught"):
+                print(f"{number}: {row['state'] + ' ' + row['by'] if row else ''} {mutant}")
+        return 0
+    of_tests = recorded(mutants, {m.package for _, m in chosen}, rows, given.jobs, 0.4 * given.seconds)
+    if given.record:
+        failed = [name for name, row in of_tests.items() if row.get("failed", True)]
+        print(f"{len(of_tests)} tests recorded, {len(failed)} failed without a change:", *failed, sep="\n  ")
+        return 0
+
+    def work(numbered: tuple[int, Mutant]) -> None:
+        number, mutant = numbered
         key = json.dumps(asdict(mutant))
-        if given.list or given.survivors:
-            if given.list or (key in known and known[key]["state"] != "caught"):
-                print(f"{number}: {mutant}")
-            continue
-        if key not in known:
-            state, by, seconds = run(mutant, given.limit)
-            known[key] = {"mutant": asdict(mutant), "state": state, "by": by, "seconds": seconds}
-            with given.results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(known[key]) + "\n")
-            print(f"{number}: {state} {by} ({seconds} s)  {mutant}", flush=True)
-    states = [known[key]["state"] for m in mutants if (key := json.dumps(asdict(m))) in known]
-    caught = states.count("caught")
-    print(f"{len(states)} mutants run, {caught} caught ({100 * caught / max(len(states), 1):.0f}%)")
-    return bool(states) and caught < 0.9 * len(states)
+        if key in known or time.monotonic() - start > given.seconds:
+            return
+        state, by, seconds = run(mutant, given.limit, given.wall, of_tests)
+        known[key] = {"mutant": asdict(mutant), "state": state, "by": by, "seconds": seconds}
+        keep(given.results, known[key])
+        print(f"{number}: {state} {by} ({seconds} s)  {mutant}", flush=True)
+
+    run_all(work, chosen, given.jobs)
+    return show([mutant for _, mutant in chosen], known)
 
 
 if __name__ == "__main__":

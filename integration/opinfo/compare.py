@@ -8,7 +8,15 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-__all__ = ["difference", "leaf_difference"]
+__all__ = ["WIDER", "difference", "leaf_difference"]
+
+WIDER = {
+    torch.float32: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float16: torch.float64,
+    torch.complex64: torch.complex128,
+}
+"""The type in which a result is looked at again where it isn't as close to eager's as usual."""
 
 
 def difference(
@@ -89,8 +97,8 @@ def _wide(op: Callable[..., Any], inputs: tuple[Any, ...], position: int) -> Any
 
     def widen(x: Any) -> Any:
         if isinstance(x, torch.Tensor):
-            return x.to(torch.complex128 if x.dtype.is_complex else torch.float64) if _inexact(x) else x.clone()
-        return torch.float64 if x in (torch.float32, torch.bfloat16) else x
+            return x.to(WIDER.get(x.dtype, x.dtype), copy=True)
+        return WIDER.get(x, x) if isinstance(x, torch.dtype) else x
 
     operand, args, kwargs = pytree.tree_map(widen, inputs)
     torch.manual_seed(0)
@@ -98,10 +106,6 @@ def _wide(op: Callable[..., Any], inputs: tuple[Any, ...], position: int) -> Any
         return pytree.tree_leaves(op(operand, *args, **kwargs))[position]
     except (RuntimeError, TypeError, ValueError, IndexError):  # no float64 kernel: nothing to compare with
         return None
-
-
-def _inexact(x: torch.Tensor) -> bool:
-    return x.dtype.is_floating_point or x.dtype.is_complex
 
 
 def _strides(t: torch.Tensor) -> tuple[int, ...]:

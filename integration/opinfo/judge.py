@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -21,7 +21,7 @@ from intarsia_testkit.differential import clone_all
 from integration.opinfo.compare import difference
 from integration.opinfo.samples import Sample
 
-__all__ = ["SECONDS", "UNDEFINED", "Judge", "caller", "line", "too_long", "unexpected"]
+__all__ = ["SECONDS", "UNDEFINED", "Judge", "caller", "doubled", "line", "too_long", "unexpected"]
 
 SECONDS = 90
 UNDEFINED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
@@ -93,17 +93,14 @@ class Judge:
         }
 
     def _second(self, compiled: Callable[..., Any], function: Callable[..., Any], sample: Sample) -> dict[str, Any]:
-        for dim in (-1, 0):
-            doubled = pytree.tree_map_only(torch.Tensor, lambda t: _double(t, dim), sample.inputs)
-            if isinstance(doubled, Exception):
-                continue
-            expected = _attempt(function, doubled)
+        for inputs in doubled(sample.inputs):
+            expected = _attempt(function, inputs)
             if not isinstance(expected, Exception):
                 break
         else:
             return {"second": "eager"}
         before = intarsia.stats()
-        found = _run(compiled, sample, doubled, expected)
+        found = _run(compiled, sample, inputs, expected)
         after = intarsia.stats()
         if found is not None:
             return {**found, "second": "failed"}
@@ -119,8 +116,16 @@ def caller(op: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _double(t: torch.Tensor, dim: int) -> torch.Tensor:
-    return torch.cat([t, t], dim) if t.dim() and t.layout is torch.strided else t
+def doubled(inputs: Inputs) -> Iterator[Inputs]:
+    """Yield operands that are twice as long, in the last dimension and in the first."""
+
+    def double(t: torch.Tensor, dim: int) -> torch.Tensor:
+        if not t.dim() or t.layout is not torch.strided:
+            return t
+        return torch.cat([t.detach(), t.detach()], dim).requires_grad_(t.requires_grad)
+
+    for dim in (-1, 0):
+        yield pytree.tree_map_only(torch.Tensor, lambda t, dim=dim: double(t, dim), inputs)
 
 
 def _attempt(function: Callable[..., Any], inputs: Inputs) -> Any:
