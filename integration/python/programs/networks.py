@@ -235,6 +235,36 @@ def default_device_is_set(x):
     return x + y, torch.get_default_dtype(), torch.is_grad_enabled()
 
 
+@program("settings", lambda: (randn(3),))
+def default_device_is_changed_and_put_back(x):
+    before = torch.get_default_device()
+    torch.set_default_device("cpu")
+    y = torch.ones(3) * x
+    during = torch.get_default_device()
+    torch.set_default_device(None)
+    return y + torch.zeros(3), before, during, torch.get_default_device()
+
+
+@program("settings", lambda: (randn(3),))
+def shapes_are_asked_of_a_module_without_memory(x):
+    with torch.device("meta"):
+        layer = torch.nn.Linear(3, 4)
+        out = layer(torch.empty(5, 3)).shape
+    return x * out[1], out, layer.weight.device.type
+
+
+@made("settings", lambda: (randn(3),))
+def called_under_a_device():
+    def inner(x):
+        return x + torch.arange(3.0), torch.get_default_device()
+
+    def outer(x):
+        with torch.device("cpu"):
+            return inner(x)
+
+    return outer
+
+
 @program("settings", lambda: (randn(2, 2, 4, 8),))
 def kernel_of_attention(x):
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):

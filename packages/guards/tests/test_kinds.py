@@ -48,6 +48,7 @@ from intarsia_ir.guards import (
     SubclassGuard,
     VersionGuard,
 )
+from intarsia_ir.modes import DEFAULT_DEVICE
 from intarsia_ir.records import Source
 
 BF16, F16 = torch.bfloat16, torch.float16
@@ -483,6 +484,15 @@ def deterministic() -> Iterator[None]:
         torch.use_deterministic_algorithms(False)
 
 
+@contextmanager
+def default_device() -> Iterator[None]:
+    torch.set_default_device("meta")
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
 class Mode(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))
@@ -501,6 +511,8 @@ AMBIENT: list[tuple[GuardKind, Any, Any, Callable[[], Any]]] = [
     (GuardKind.DETERMINISTIC, (False, False), (True, True), deterministic),
     (GuardKind.TORCH_MODES, (), (Mode,), Mode),
     (GuardKind.TORCH_MODES, (), (Operations,), Operations),
+    (GuardKind.TORCH_MODES, (), (torch.device("meta"),), lambda: torch.device("meta")),
+    (GuardKind.TORCH_MODES, (), (DEFAULT_DEVICE, torch.device("meta")), default_device),
     (GuardKind.AUTOCAST, CPU_OFF, ((("cpu", True, "bfloat16"),), True), lambda: torch.autocast("cpu", BF16)),
     (
         GuardKind.AUTOCAST,

@@ -112,7 +112,7 @@ def test_one_kernel(linked: Callable[..., Runner], x: torch.Tensor) -> None:
     assert run.source == (
         "def run(x):\n"
         "    if _profiled(): return _ranged(x)\n"
-        "    y = _empty_strided((2, 3), (3, 1), dtype=_f32)\n"
+        "    y = _empty_strided((2, 3), (3, 1), dtype=_f32, device=_device)\n"
         "    _add1(x.data_ptr(), y.data_ptr())\n"
         "    return (y, )\n"
     )
@@ -136,7 +136,7 @@ def test_intermediates_live_in_one_arena(linked: Callable[..., Runner], x: torch
         placement=Placement(128, {"a": 0, "b": 64}),
     )
     assert torch.equal(run(x)[0], (x + 1) * 2 + 1)
-    assert "_empty(128, dtype=_u8)" in run.source
+    assert "_empty(128, dtype=_u8, device=_device)" in run.source
     assert "_times2(_at, _at + 64)" in run.source
 
 

@@ -307,3 +307,43 @@ def test_a_backend_flag_is_a_guard():
     assert not found.breaks
     guards = {str(guard.source): getattr(guard, "value", None) for guard in found.guards}
     assert guards["operator.call(modules['torch._C']._get_float32_matmul_precision)"] == "highest"
+
+
+def test_the_region_around_the_call_is_guarded_and_its_device_named():
+    def f(x):
+        return torch.ones(2), x + torch.zeros(1, device="cpu"), torch.nn.functional.one_hot(x.long(), 5)
+
+    with torch.device("meta"):
+        found = intarsia_tensorcapture.capture(f, (torch.ones(3, device="cpu"),))
+    assert not found.breaks
+    made = [
+        node.kwargs.get("device") for node in found.graph_module.graph.nodes if node.target in (torch.ones, torch.zeros)
+    ]
+    assert made == [torch.device("meta"), "cpu"]
+    (modes,) = [g.modes for g in found.guards if g.kind is GuardKind.TORCH_MODES]
+    assert modes == (torch.device("meta"),)
+
+
+def test_a_default_device_that_is_set_is_set_behind_the_graph():
+    def f(x):
+        torch.set_default_device("meta")
+        return torch.ones(2), x + 1, torch.get_default_device()
+
+    executor = Executor()
+    try:
+        got = executor.call(f, torch.ones(3))
+        assert got[0].device == got[2] == torch.get_default_device() == torch.device("meta")
+        assert torch.equal(got[1], torch.full((3,), 2.0, device="cpu"))
+    finally:
+        torch.set_default_device(None)
+    assert not executor.captures[0].breaks
+
+
+def test_a_default_device_is_not_set_inside_of_a_region():
+    def f(x):
+        with torch.device("meta"):
+            torch.set_default_device("cpu")
+        return x + 1
+
+    (broken, *_) = intarsia_tensorcapture.capture(f, (torch.ones(3),)).breaks
+    assert "inside of a region" in broken.reason

@@ -311,11 +311,14 @@ class DeterministicGuard(GuardRecord):
 
 @dataclass(frozen=True, slots=True)
 class TorchModesGuard(GuardRecord):
-    """Types of the torch function modes that are on, outermost first, of dispatch modes, and names of observers."""
+    """Types of the torch function modes that are on, outermost first, of dispatch modes, and names of observers.
+
+    Regions of devices stand by these, as `modes.torch_modes` has them.
+    """
 
     kind: ClassVar[GuardKind] = GuardKind.TORCH_MODES
 
-    modes: tuple[type | str, ...]
+    modes: tuple[type | str | torch.device, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,8 @@ def graph_compiler(
     def compile_with_pipeline(
         gm: fx.GraphModule, inputs: Sequence[Any], signature: Signature, report: GraphReport | None = None
     ) -> Callable[..., Any]:
+        if chosen is None and intarsia_ir.torch.is_on_meta(gm, inputs):
+            return intarsia_runtime.run_as_written(gm, inputs)
         intarsia_ir.torch.check_devices(gm, inputs, backend, SERVED.get(backend, ("cpu", "cuda")))
         report = report or GraphReport()
         stages = chosen or _default(backend, options, counters, policy, report, tables)

@@ -94,7 +94,7 @@ def as_tensor(value: Any, buffer: Buffer) -> Tensor:
     if isinstance(value, Tensor):
         value = value.detach()
         return copy(value) if value.is_neg() or value.is_conj() else value  # a kernel reads its memory
-    return torch.tensor(value, dtype=dtype_from_name(buffer.dtype))
+    return torch.tensor(value, dtype=dtype_from_name(buffer.dtype), device="cpu")
 
 
 def is_ref(value: Any) -> bool:

@@ -28,9 +28,7 @@ class Device:
         self.device = torch.device("cuda", index) if self.is_cuda else device
 
     def keyword(self, names: Names) -> str:
-        """Return the argument that places a new tensor; nothing for the CPU, where it would only cost time."""
-        if not self.is_cuda:
-            return ""
+        """Return the argument that places a new tensor: the caller may be in a region of another device."""
         return f", device={names.bind('_device', self.device)}"
 
     def prologue(self, names: Names, tensors: list[str]) -> list[str]:

@@ -6,14 +6,14 @@ passes addresses to native entries, calls ATen for extern items, and drops every
     def run(x, w):
         if _profiled(): return _ranged(x, w)
         with _plain_aten(_no_autograd):
-            _arena = _empty(4096, dtype=_u8)
+            _arena = _empty(4096, dtype=_u8, device=_device)
             _at = _arena.data_ptr()
             _arena_f32 = _arena.view(_f32)
             _view0 = _as_strided(_arena_f32, (64, 16), (16, 1), 0)
             _seg0(x.data_ptr(), _at)
             h = _aten_mm_default(_view0, w)
             if h.stride() != (64, 1): h = _restride(h, (64, 64), (64, 1))
-            y = _empty_strided((64, 64), (64, 1), dtype=_f32)
+            y = _empty_strided((64, 64), (64, 1), dtype=_f32, device=_device)
             _seg1(h.data_ptr(), y.data_ptr())
             del h
             return (y,)

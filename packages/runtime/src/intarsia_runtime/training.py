@@ -126,7 +126,7 @@ def _node(
         "_fit": _fit,
         "_watch": watch,
         "_check": check_watched,
-        "_nothing": torch.empty(0),
+        "_nothing": torch.empty(0, device="cpu"),
     }
     exec(compile(text, "<intarsia autograd node>", "exec"), bound)
     methods = {name: staticmethod(bound[name]) for name in ("forward", "backward")}

@@ -19,10 +19,11 @@ from intarsia_ir.guards import (
     InferenceModeGuard,
     TorchModesGuard,
 )
+from intarsia_ir.modes import DEFAULT_DEVICE, region_devices, torch_modes
 from intarsia_ir.records import AttributeSource, ModuleSource, Source
 from intarsia_ir.torch import SETTINGS
 from intarsia_pyeval.values.base import Keywords, Value
-from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.constants import NONE, Const
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
@@ -36,9 +37,12 @@ _DUAL_LEVEL = AttributeSource(ModuleSource(forward_ad.__name__), "_current_level
 
 
 def modes_active() -> bool:
-    """Tell whether a mode, a transform such as `torch.func.grad`, or forward AD changes what torch functions do."""
-    modes = torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()
-    return bool(modes or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0)
+    """Tell whether a mode, a transform such as `torch.func.grad`, or forward AD changes what torch functions do.
+
+    Regions of devices do, too, but they are followed.
+    """
+    modes = any(not isinstance(mode, torch.device) and mode != DEFAULT_DEVICE for mode in torch_modes())
+    return modes or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 class Ambient:
@@ -50,7 +54,11 @@ class Ambient:
         self.entered: list[Autocast] = []
         self.inference: list[Inference] = []
         self.settings: dict[Any, Any] = {}  # functions that change a setting -> what it was at entry
-        self.devices: list[torch.device] = []  # regions of `with torch.device(...)`, which aren't entered for real
+        self.modes_at_entry = torch_modes()
+        # regions of `with torch.device(...)`: those that the program opens aren't entered for real
+        self.devices: list[torch.device] = list(region_devices(self.modes_at_entry))
+        self.left_devices = 0  # how many of the entry's regions were left
+        self.default_device: list[torch.device | None] = []  # what `torch.set_default_device` was given last
 
     def restore(self) -> None:
         """Put torch's state back."""
@@ -84,8 +92,8 @@ class Ambient:
         return torch.inference_mode(self.inference_at_entry) if self.inference else contextlib.nullcontext()
 
     def depth(self) -> tuple[Any, ...]:
-        """Return how many regions of devices and of inference mode are open, and what is set."""
-        return len(self.devices), len(self.inference), [getter() for getter in SETTINGS.values()]
+        """Return which regions of devices and how many of inference mode are open, and what is set."""
+        return tuple(self.devices), len(self.inference), [getter() for getter in SETTINGS.values()]
 
     def exit_grad_mode(self) -> bool | None:
         """Return the grad mode that is left behind, if it isn't that of the entry."""
@@ -94,8 +102,20 @@ class Ambient:
 
     def is_changed(self) -> bool:
         """Tell whether the state isn't that of the entry."""
-        open_ = self.entered or self.inference or self.devices or self.changed_settings()
+        devices = self.left_devices or self.default_device or self.entered_devices()
+        open_ = self.entered or self.inference or devices or self.changed_settings()
         return bool(open_ or self.exit_grad_mode() is not None)
+
+    def entered_devices(self) -> list[torch.device]:
+        """Return the regions of devices that the program has opened."""
+        return self.devices[len(self.kept_devices()) :]
+
+    def kept_devices(self) -> tuple[torch.device, ...]:
+        """Return the regions of devices that are open since the entry; a default that was set since is one."""
+        if self.default_device:
+            return tuple(device for device in self.default_device if device is not None)
+        at_entry = region_devices(self.modes_at_entry)
+        return at_entry[: len(at_entry) - self.left_devices]
 
     def closing_nodes(self, graph: torch.fx.Graph) -> list[torch.fx.Node]:
         """Close the open regions of a graph."""
@@ -117,7 +137,11 @@ class Ambient:
             _emit_setting(out, setter, SETTINGS[setter]())
         for autocast in self.entered:
             out.call_method_of(autocast, "__enter__", [])
-        for device in self.devices:
+        for device in region_devices(self.modes_at_entry)[::-1][: self.left_devices]:
+            out.call_method_of(Const(device), "__exit__", [lambda: out.load(NONE)] * 3)
+        for default in self.default_device:
+            _emit_setting(out, torch.set_default_device, default)
+        for device in self.entered_devices():
             out.call_method_of(Const(device), "__enter__", [])
 
     def add_guards(self, guards: Guards) -> None:
@@ -127,7 +151,7 @@ class Ambient:
         guards.add(AutocastGuard, *self.autocast_at_entry())
         guards.add(DefaultDtypeGuard, self.default_dtype())
         rely_on_determinism(guards)
-        guards.add(TorchModesGuard, ())
+        guards.add(TorchModesGuard, self.modes_at_entry)
         guards.add(ConstantGuard, _DUAL_LEVEL, forward_ad._current_level)
 
     def autocast_at_entry(self) -> tuple[tuple[tuple[str, bool, str], ...], bool]:

@@ -38,7 +38,7 @@ from intarsia_tensorcapture import (
 from intarsia_tensorcapture.arrays.tensors import from_numpy, of_data
 from intarsia_tensorcapture.checkpoints import call_checkpoint
 from intarsia_tensorcapture.data_sizes import is_data
-from intarsia_tensorcapture.devices import default_device
+from intarsia_tensorcapture.devices import default_device, set_default_device
 from intarsia_tensorcapture.indexing import narrowed
 from intarsia_tensorcapture.items import ItemTruth
 from intarsia_tensorcapture.making import full, tensor_from
@@ -327,6 +327,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.is_grad_enabled: contexts.is_grad_enabled,
     torch._C._set_grad_enabled: contexts.set_grad_enabled,
     torch.get_default_device: default_device,
+    torch.set_default_device: set_default_device,
     **{function: contexts.of_autocast(function) for function in _OF_AUTOCAST},
     **{function: contexts.of_determinism(function) for function in _OF_DETERMINISM},
     torch.autocast: contexts.make_autocast,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "rely_on_current"]
 
 Handler = Callable[["Recording", "Tracer", Sequence[Value], Keywords], Value]
 _CURRENT = AnswerSource(AttributeSource(ModuleSource(torch.cuda.__name__), "current_device"))
@@ -27,10 +27,10 @@ _CURRENT = AnswerSource(AttributeSource(ModuleSource(torch.cuda.__name__), "curr
 
 def _current_device(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     arity("current_device", args, keywords, 0)
-    return Const(_rely_on_current(tx))
+    return Const(rely_on_current(tx))
 
 
-def _rely_on_current(tx: Tracer) -> int:
+def rely_on_current(tx: Tracer) -> int:
     """Return the number of the current GPU, and guard it."""
     if not torch.cuda.is_available():
         raise Break("tracer.exception", "there is no GPU to ask for")
@@ -45,7 +45,7 @@ def _of_device(function: Any) -> Handler:
     def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         device = named(function.__name__, args, keywords, ("device",)).get("device", NONE)
         if is_none(device) or (isinstance(device, Const) and device.value in ("cuda", torch.device("cuda"))):
-            return folding.call_pure(tx, function, [Const(_rely_on_current(tx))], {})
+            return folding.call_pure(tx, function, [Const(rely_on_current(tx))], {})
         if not isinstance(device, Const) or not torch.cuda.is_available():
             raise Break("tracer.call", f"{function.__name__} is called with {device.describe()}")
         return folding.call_pure(tx, function, [device], {})
@@ -58,7 +58,7 @@ def _of_current(function: Any) -> Handler:
 
     def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         if torch.cuda.is_available():
-            _rely_on_current(tx)
+            rely_on_current(tx)
         return folding.call_pure(tx, function, args, keywords)
 
     return handler

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from intarsia_guards.frame import Frame
 from intarsia_guards.held import Held, hold
@@ -25,6 +23,7 @@ from intarsia_ir.guards import (
     InferenceModeGuard,
     TorchModesGuard,
 )
+from intarsia_ir.modes import torch_modes
 from intarsia_ir.observers import observer_keys
 from intarsia_ir.records import GuardRecord
 
@@ -232,33 +231,33 @@ def _deterministic_state() -> tuple[bool, bool]:
 
 @dataclass(frozen=True, slots=True)
 class HeldTorchModes(AmbientGuard[TorchModesGuard]):
-    """Types of the torch function modes that are on, outermost first, of dispatch modes, and observers."""
+    """Types of the torch function modes that are on, outermost first, of dispatch modes, devices, and observers."""
 
     record: ClassVar[type[GuardRecord]] = TorchModesGuard
     cost: ClassVar[int] = 17
 
-    modes: tuple[Held[type | str], ...]
+    modes: tuple[Held[type | str | torch.device], ...]
 
     @classmethod
     def of(cls, record: TorchModesGuard) -> HeldTorchModes:
         return cls(tuple(map(hold, record.modes)), origin=record.origin, reason=record.reason)
 
-    def look(self, frame: Frame) -> tuple[type | str, ...]:
-        return _modes()
+    def look(self, frame: Frame) -> tuple[type | str | torch.device, ...]:
+        return torch_modes()
 
     def check(self, actual: Any, frame: Frame) -> bool:
         return bool(actual == tuple(mode.get() for mode in self.modes))
 
     def native(self, writer: NativeWriter) -> None:
         if self.modes:
-            writer.call(lambda: self.holds_alone(_modes()))
+            writer.call(lambda: self.holds_alone(torch_modes()))
         else:
             writer.check("NO_MODES", -1)
 
     def text(self, writer: TextWriter) -> None:
         if self.modes:
             expected = "".join(f"{writer.held(mode)}, " for mode in self.modes)
-            writer.require(f"{writer.constant(_modes)}() == ({expected})")
+            writer.require(f"{writer.constant(torch_modes)}() == ({expected})")
             return
         writer.require(f"{writer.constant(torch._C._len_torch_function_stack)}() == 0")
         writer.require(f"{writer.constant(torch._C._len_torch_dispatch_stack)}() == 0")
@@ -269,11 +268,6 @@ class HeldTorchModes(AmbientGuard[TorchModesGuard]):
 
     def seen(self, actual: Any, frame: Frame) -> str:
         return brief(actual)
-
-
-def _modes() -> tuple[type | str, ...]:
-    dispatch = _get_current_dispatch_mode_stack()
-    return (*(type(mode) for mode in (*_get_current_function_mode_stack(), *dispatch)), *observer_keys())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ Example:
     (tensor([1., 0.]),)
 """
 
-from intarsia_ir.torch.devices import check_devices
+from intarsia_ir.torch.devices import check_devices, is_on_meta
 from intarsia_ir.torch.interpret import interpret
 from intarsia_ir.torch.normalise import Normalised, normalise
 from intarsia_ir.torch.ops import (
@@ -54,6 +54,7 @@ __all__ = [
     "effects",
     "gradient_parts",
     "interpret",
+    "is_on_meta",
     "is_wrapper",
     "node_effects",
     "normalise",

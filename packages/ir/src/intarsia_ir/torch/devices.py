@@ -11,7 +11,7 @@ import torch.fx as fx
 from intarsia_ir import meta
 from intarsia_ir.errors import UnsupportedError
 
-__all__ = ["check_devices"]
+__all__ = ["check_devices", "is_on_meta"]
 
 
 def check_devices(gm: fx.GraphModule, inputs: Sequence[Any], backend: str, served: Collection[str]) -> None:
@@ -31,8 +31,7 @@ def check_devices(gm: fx.GraphModule, inputs: Sequence[Any], backend: str, serve
     Example:
         >>> check_devices(fx.symbolic_trace(lambda x: x + 1), [torch.ones(2)], "cpp", ("cpu",))
     """
-    values = [*inputs, *(_value(node) for node in gm.graph.nodes if node.op != "output")]
-    found = {t.device.type for t in _tensors(values) if t.dim() or t.device.type != "cpu"}
+    found = {t.device.type for t in _all(gm, inputs) if t.dim() or t.device.type != "cpu"}
     others = found - {*served} - ({"cpu"} if "cuda" in found and "cuda" in served else set())
     if others:
         raise UnsupportedError(
@@ -40,6 +39,24 @@ def check_devices(gm: fx.GraphModule, inputs: Sequence[Any], backend: str, serve
             code="pipeline.device",
             hints=("move the model and its inputs, or use backend='eager'",),
         )
+
+
+def is_on_meta(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    """Tell whether a graph has tensors without memory, on the meta device: then there is little to compile.
+
+    Args:
+        gm: FX(torch); its values are looked at where the front end has set them.
+        inputs: Real or fake tensors and other values of its placeholders.
+
+    Example:
+        >>> is_on_meta(fx.symbolic_trace(lambda x: x + 1), [torch.ones(2, device="meta")])
+        True
+    """
+    return any(tensor.device.type == "meta" for tensor in _all(gm, inputs))
+
+
+def _all(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[torch.Tensor]:
+    return _tensors([*inputs, *(_value(node) for node in gm.graph.nodes if node.op != "output")])
 
 
 def _value(node: fx.Node) -> Any:

@@ -169,7 +169,7 @@ def _check_plain(name: str, value: Any) -> None:
 
 
 def _tensor(dtype: str, shape: list[int], strides: list[int], elements: str) -> torch.Tensor:
-    made = torch.empty_strided(shape, strides, dtype=dtype_from_name(dtype.removeprefix("torch.")))
+    made = torch.empty_strided(shape, strides, dtype=dtype_from_name(dtype.removeprefix("torch.")), device="cpu")
     if made.numel():
         made.copy_(torch.frombuffer(bytearray(base64.b64decode(elements)), dtype=made.dtype).reshape(shape))
     return made

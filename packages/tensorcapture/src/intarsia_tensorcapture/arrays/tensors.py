@@ -39,7 +39,7 @@ def of_data(function: Any, other: Handler) -> Handler:
     def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         data = args[0] if args else keywords.get("data")
         if isinstance(data, OfTensor):
-            return _of_array(tx, function, data, args[1:], keywords)
+            return _of_array(plugin, function, data, args[1:], keywords)
         kind = _kind_of_scalars(data) if data is not None else None
         if kind is not None and (len(args) > 1 or is_none(keywords.get("dtype", Const(None)))):
             if len(args) > 1:
@@ -52,18 +52,18 @@ def of_data(function: Any, other: Handler) -> Handler:
     return handler
 
 
-def _of_array(tx: Tracer, function: Any, data: OfTensor, rest: Sequence[Value], keywords: Keywords) -> Value:
+def _of_array(plugin: Recording, function: Any, data: OfTensor, rest: Sequence[Value], keywords: Keywords) -> Value:
     """Copy an array into a tensor, or share its memory, where the type stays the same."""
     named = {name: value for name, value in keywords.items() if name != "data"}
     dtype, device = named.pop("dtype", Const(None)), named.pop("device", Const(None))
-    off_cpu = not is_none(device) and torch.device(device.as_python()).type != "cpu"
-    if rest or named or off_cpu or torch.get_default_device().type != "cpu":
+    place = plugin.state.devices[-1:] if is_none(device) else [torch.device(device.as_python())]
+    if rest or named or any(device.type != "cpu" for device in place):
         raise Break("tracer.tensor_op", f"torch.{function.__name__} of an array with more arguments, or on a GPU")
     wanted = data.tensor.fake.dtype if is_none(dtype) else dtype.as_python()
     if wanted != data.tensor.fake.dtype:
-        return made(tx, "to", data.tensor, wanted)
+        return made(plugin.tx, "to", data.tensor, wanted)
     copies = function is torch.tensor or isinstance(data, ScalarValue)
-    return made(tx, "clone" if copies else "detach", data.tensor)
+    return made(plugin.tx, "clone" if copies else "detach", data.tensor)
 
 
 def _kind_of_scalars(data: Value) -> torch.dtype | None:

@@ -1,0 +1,51 @@
+"""The modes of torch that are on in this thread, as a guard names them."""
+
+from __future__ import annotations
+
+import torch
+import torch.utils._device
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from intarsia_ir.observers import observer_keys
+
+__all__ = ["DEFAULT_DEVICE", "region_devices", "torch_modes"]
+
+DEFAULT_DEVICE = "torch.set_default_device"
+"""What stands before the device of the region that `torch.set_default_device` has opened."""
+
+
+def torch_modes() -> tuple[type | str | torch.device, ...]:
+    """Return the types of the function modes, outermost first, and of the dispatch modes, and names of observers.
+
+    A region of `with torch.device(...)` stands by its device, that of `torch.set_default_device` behind
+    `DEFAULT_DEVICE`.
+
+    Example:
+        >>> with torch.device("meta"):
+        ...     torch_modes()
+        (device(type='meta'),)
+    """
+    found: list[type | str | torch.device] = []
+    for mode in _get_current_function_mode_stack():
+        if type(mode) is not torch.utils._device.DeviceContext:
+            found.append(type(mode))
+            continue
+        found += [DEFAULT_DEVICE, mode.device] if mode is _default_region() else [mode.device]
+    return (*found, *map(type, _get_current_dispatch_mode_stack()), *observer_keys())
+
+
+def region_devices(modes: tuple[type | str | torch.device, ...]) -> tuple[torch.device, ...]:
+    """Return the devices of the open regions among modes, outermost first.
+
+    Example:
+        >>> region_devices((DEFAULT_DEVICE, torch.device("cpu"), torch.device("meta")))
+        (device(type='cpu'), device(type='meta'))
+    """
+    return tuple(mode for mode in modes if isinstance(mode, torch.device))
+
+
+def _default_region() -> object | None:
+    """Return the region of the default device of this thread."""
+    found: object | None = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return found
