@@ -54,6 +54,17 @@ def softmax(n, m):
     return Kernel((i,), (*kernel.steps, after)), {**layouts, "z": buffer((n, m))}
 
 
+def images(n, m):
+    """As many numbers of channels as there are images, both copied: f32[n] and f32[n, m]."""
+    i, j = axis("i0", n), axis("i1", m)
+    nests = (
+        Nest("y", (i,), (), "map", load("b", (lift(i),), "f32"), "f32"),
+        Nest("z", (i, j), (), "map", load("x", (lift(i), lift(j)), "f32"), "f32"),
+    )
+    layouts = {"b": buffer((n,)), "x": buffer((n, m)), "y": buffer((n,)), "z": buffer((n, m))}
+    return Kernel((i,), nests), layouts
+
+
 def points(n):
     i = axis("i0", n)
     x = load("x", (lift(i),), "f32")
@@ -74,6 +85,16 @@ def test_parts_follow_the_processors():
 def test_rows_are_spread_while_processors_are_idle():
     launches = {isa: len(emit(*softmax(120, 65536), target).launches) for isa, target in TARGETS.items()}
     assert launches["sm_80"] == 1 and launches["sm_90"] > 1 and launches["gfx942"] > 1
+
+
+@pytest.mark.parametrize("n", [64, 256])
+def test_images_are_not_rows_where_there_are_as_many_channels(n):
+    source = emit(*images(n, 65536), TARGETS["sm_90"])
+    assert [launch.grid for launch in source.launches] == [
+        (f"({n} + {min(n, 128) - 1}) // {min(n, 128)}",),
+        (f"({n * 65536} + 1023) // 1024",),
+    ]
+    assert len(emit(*images(n, 16), TARGETS["sm_90"]).launches) == 1
 
 
 def test_chunks_of_a_scan_follow_the_processors():

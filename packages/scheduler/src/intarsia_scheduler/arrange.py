@@ -30,7 +30,7 @@ from intarsia_scheduler.grid.merge import Joint, joined
 from intarsia_scheduler.grid.scan import in_chunks
 from intarsia_scheduler.grid.scatter import scatter_launches
 from intarsia_scheduler.grid.sets import side_by_side
-from intarsia_scheduler.grid.split import Cut, cut_steps, in_parts, spread, walks_of
+from intarsia_scheduler.grid.split import Cut, cut_steps, in_parts, spread, spreads
 from intarsia_scheduler.grid.walk import walk_of
 from intarsia_scheduler.grid.width import is_wide
 from intarsia_scheduler.memory import place
@@ -148,7 +148,7 @@ class _Unit:
         yield replace(self.launch(last), chunk=length)
 
     def spread(self, kernel: Kernel) -> tuple[Kernel, ...]:
-        if walks_of(kernel) < 2 or self.of("spread", kernel) == "launch":
+        if not spreads(kernel) or self.of("spread", kernel) == "launch":
             return (kernel,)
         found = spread(kernel)
         self.shared(found.scratch)

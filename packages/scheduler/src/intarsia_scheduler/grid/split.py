@@ -17,7 +17,7 @@ from intarsia_loops.program import Buffer, Kernel, Nest, cast, load, val
 from intarsia_loops.rewrites import at
 from intarsia_scheduler.grid.loops import loops_of
 
-__all__ = ["FOLDS", "Cut", "Split", "cut_steps", "in_parts", "new_axis", "new_name", "spread", "walks_of"]
+__all__ = ["FOLDS", "Cut", "Split", "cut_steps", "in_parts", "new_axis", "new_name", "spread", "spreads"]
 
 # kinds of reductions, with the op that folds two of their results
 FOLDS = MappingProxyType({"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"})
@@ -52,9 +52,11 @@ class Cut:
         return red[self.position].extent % self.length
 
 
-def walks_of(kernel: Kernel) -> int:
-    """Return how many walks over inner points a kernel takes."""
-    return sum(bool(loop.inner) for loop in loops_of(kernel))
+def spreads(kernel: Kernel) -> bool:
+    """Tell whether `spread` makes several launches: of several walks over inner points, or of points beside rows."""
+    loops = loops_of(kernel)
+    walks = [loop for loop in loops if loop.inner]
+    return len(walks) > 1 or (len(loops) > 1 and any(s.kind == "map" for walk in walks for s in walk.steps))
 
 
 def spread(kernel: Kernel) -> Split:
@@ -63,7 +65,7 @@ def spread(kernel: Kernel) -> Split:
     A map over rows and inner points then has a program for each block of points; row scalars go through memory.
 
     Args:
-        kernel: What `pieces` gave, with more than one walk.
+        kernel: What `pieces` gave, of which `spreads` holds.
     """
     kernels: list[Kernel] = []
     scratch: dict[str, Buffer] = {}

@@ -16,7 +16,7 @@ from intarsia_loops.launches import Blocks
 from intarsia_loops.program import Buffer, Kernel, Val
 from intarsia_scheduler.grid.flat import with_one_axis
 from intarsia_scheduler.grid.loops import is_scan, is_scatter, is_tiled
-from intarsia_scheduler.grid.split import cut_steps, walks_of
+from intarsia_scheduler.grid.split import cut_steps, spreads
 from intarsia_scheduler.measured.blocks import (
     SQUARE,
     across,
@@ -25,7 +25,7 @@ from intarsia_scheduler.measured.blocks import (
     memory_order,
     trailing,
 )
-from intarsia_scheduler.measured.cuts import chunk_of, cut_of, is_idle
+from intarsia_scheduler.measured.cuts import chunk_of, cut_of, is_idle, only_meet
 from intarsia_scheduler.measured.limits import rows_bytes
 from intarsia_scheduler.measured.others import other_chunks, other_cuts, other_tiles
 from intarsia_scheduler.measured.vectors import vector_rule
@@ -78,6 +78,10 @@ class Measured:
 
     def spread(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target) -> Choice:
         """Spread the walks of few long rows."""
+        if only_meet(kernel, buffers, target.machine):
+            return Choice(
+                "launches", "points have nothing of the rows beside them, and go in memory's order", ("launch",)
+            )
         if is_idle(kernel, buffers, target.machine):
             why = f"a program a row leaves most of {target.machine.processors} processors idle"
             return Choice("launches", why, ("launch",))
@@ -126,7 +130,7 @@ class Measured:
             return Choice(0, "no kernels are merged")
         machine = target.machine
         if not is_scatter(kernel) and (
-            (walks_of(kernel) > 1 and is_idle(kernel, buffers, machine))
+            (spreads(kernel) and is_idle(kernel, buffers, machine))
             or (cut_steps(kernel) and cut_of(with_one_axis(kernel, buffers), buffers, machine) is not None)
         ):
             return Choice(0, "the kernel is worth several launches")

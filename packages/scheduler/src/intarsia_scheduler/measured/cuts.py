@@ -19,7 +19,7 @@ from intarsia_scheduler.grid.split import Cut, cut_steps
 from intarsia_scheduler.measured.blocks import blocks_of
 from intarsia_scheduler.measured.limits import below, most_programs
 
-__all__ = ["chunk_of", "cut_of", "is_idle"]
+__all__ = ["chunk_of", "cut_of", "is_idle", "only_meet"]
 
 # programs that keep a processor busy
 IN_FLIGHT = 4
@@ -48,6 +48,18 @@ def is_idle(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> 
     if n_rows is None or n_inner is None:
         return False
     return n_inner >= 16 * SHORTEST and 0 < -(-n_rows // blocks.rows) < machine.processors
+
+
+def only_meet(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> bool:
+    """Tell whether rows and points of maps are one kernel because a size is the same, such as images and channels.
+
+    What the rows make is computed again at each point, so a program a block of rows shares nothing; it takes its points
+    in the order of their axes, where that of memory may be another one.
+    """
+    if any(step.kind != "map" for step in kernel.steps) or blocks_of(kernel, buffers, machine).persistent:
+        return False
+    inner = max((product([a.extent for a in loop.inner]).hi for loop in loops_of(kernel)), default=0)
+    return inner >= 16 * SHORTEST
 
 
 def cut_of(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> Cut | None:
