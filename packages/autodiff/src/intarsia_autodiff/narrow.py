@@ -62,7 +62,7 @@ def _narrow_type(node: fx.Node) -> torch.dtype | None:
     height, width = meta.value(source.args[0]).shape[-2:]
     if not isinstance(height, int) or not isinstance(width, int):
         return None
-    return next((t for t in (torch.uint8, torch.int16, torch.int32) if height * width <= torch.iinfo(t).max), None)
+    return next((t for t in (torch.uint8, torch.int16, torch.int32) if height * width - 1 <= torch.iinfo(t).max), None)
 
 
 def _cast(graph: fx.Graph, node: fx.Node, value: Any, dtype: torch.dtype) -> fx.Node:

@@ -30,6 +30,7 @@ from intarsia_autodiff.check import check_halves
 from intarsia_autodiff.narrow import narrow_saved_values
 from intarsia_autodiff.plan import PartitionPlan
 from intarsia_autodiff.policies import MinCut, Policy, read_of
+from intarsia_autodiff.pools import pass_back_through_pools
 from intarsia_autodiff.problem import Problem
 from intarsia_autodiff.symbols import FoundSymbol, find_symbol, symbol_places, untold_symbols
 from intarsia_ir import aten as aten_dialect
@@ -117,7 +118,7 @@ def partition(
     instance_of("what is partitioned (`functionalize(joint_graph(...))`)", joint, Recorded)
     if check:
         aten_dialect.verify(joint.graph_module, functional=True)
-    joint = narrow_saved_values(joint)
+    joint = _before_analysis(joint)
     analysis = Analysis(joint)
     problem = analysis.problem()
     chosen = policy.choose(problem)
@@ -143,7 +144,12 @@ def partition(
 
 def partition_problem(joint: Recorded) -> Problem:
     """Return what a policy is asked about a joint graph."""
-    return Analysis(narrow_saved_values(joint)).problem()
+    return Analysis(_before_analysis(joint)).problem()
+
+
+def _before_analysis(joint: Recorded) -> Recorded:
+    """Return the joint graph with less to save in it."""
+    return narrow_saved_values(pass_back_through_pools(joint))
 
 
 class _Splitter:
