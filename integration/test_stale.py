@@ -4,6 +4,7 @@ import abc
 import collections
 import functools
 import threading
+import time
 import types
 
 import pytest
@@ -257,3 +258,32 @@ def test_a_global_that_was_missing_of_no_module():
     for _ in range(3):
         torch.testing.assert_close(fast(x), function(x))
         names["later"] = names.get("later", 0) + 1
+
+
+def test_a_clock_that_is_replaced(monkeypatch):
+    """As tests and simulations do, also where the first call saw the replacement."""
+
+    def stamped(x):
+        return x * 2, time.time()
+
+    for first in (False, True):
+        intarsia.reset()
+        fast, x = intarsia.compile(stamped, options=RAISE), torch.ones(2)
+        for patched in (first, not first, first):
+            with monkeypatch.context() as patch:
+                if patched:
+                    patch.setattr(time, "time", lambda: 5.0)
+                assert (fast(x)[1] == 5.0) is patched
+        assert intarsia.stats().fallbacks == 0
+
+
+def test_a_global_that_comes_to_hide_a_builtin(monkeypatch):
+    def found(x):
+        return x + 1, globals().get("max"), "max" in globals()
+
+    fast, x = intarsia.compile(found), torch.ones(2)
+    for hidden in (False, True, False):
+        with monkeypatch.context() as patch:
+            if hidden:
+                patch.setitem(globals(), "max", min)
+            assert fast(x)[1:] == found(x)[1:] == ((min, True) if hidden else (None, False))

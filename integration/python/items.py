@@ -68,6 +68,7 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "text",
         "math",
         "class bodies",
+        "classes that run code",
         "subclasses of built-ins",
         "deque",
         "dict views",
@@ -107,6 +108,9 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "tags",
         "recurrent layers",
         "optimizers",
+        "numbers that are tensors",
+        "profiler contexts",
+        "lazy modules",
     ),
     "side effects": (
         "attributes",

@@ -206,6 +206,8 @@ def size_from_outside(x):
 
 
 class Doubled(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(a):
         return a * 2
@@ -219,6 +221,18 @@ class Doubled(torch.autograd.Function):
         return g * 3
 
 
+CALLS = []
+
+
+class Counted(Doubled):
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info, in_dims, a):
+        CALLS.append(info.batch_size)
+        return Doubled.apply(a), in_dims[0]
+
+
 @pytest.mark.parametrize(
     ("fn", "code"),
     [
@@ -229,7 +243,9 @@ class Doubled(torch.autograd.Function):
         (size_from_outside, "tracer.data_dependent"),
         (leaks, "tracer.codegen"),
         (written_between, "tracer.tensor_op"),
-        (lambda x: grad(lambda a: Doubled.apply(a).sum())(x), "tracer.tensor_op"),
+        (lambda x: grad(lambda a: Doubled.apply(a).sum())(x), None),
+        (lambda x: vmap(grad(Doubled.apply))(x.view(12)), None),
+        (lambda x: vmap(Counted.apply)(x), "tracer.tensor_op"),
         (lambda x: vjp(lambda a: a * torch.rand(3), x)[0] * 0, "tracer.tensor_op"),
         (lambda x: vmap(functools.partial(torch.add, x), chunk_size=2)(x.view(12)).sum(0), None),
     ],

@@ -1,6 +1,7 @@
 """Which library code nobody patches while programs run: the standard library, and what plug-ins name.
 
-Inlining trusted functions adds no guards on their code, globals and defaults. Everything else is guarded.
+Inlining trusted functions adds no guards on their code, globals and defaults. Everything else is guarded, and so is
+`time`, into which tests and simulations put clocks of their own.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def is_trusted(module: object) -> bool:
     if not isinstance(module, str):  # a class may have anything there
         return False
     root = module.partition(".")[0]
-    return root in _TRUSTED or is_standard_library(root)
+    return root in _TRUSTED or (is_standard_library(root) and root not in _PATCHED)
 
 
 def trust(*roots: str) -> None:
@@ -83,6 +84,7 @@ def trust(*roots: str) -> None:
     is_trusted.cache_clear()
 
 
+_PATCHED = frozenset({"time"})
 _TRUSTED = {__name__.partition(".")[0]}
 
 

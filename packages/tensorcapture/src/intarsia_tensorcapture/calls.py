@@ -43,7 +43,7 @@ from intarsia_tensorcapture.indexing import narrowed
 from intarsia_tensorcapture.items import ItemTruth
 from intarsia_tensorcapture.making import full, tensor_from
 from intarsia_tensorcapture.numbers import SymbolicNumber
-from intarsia_tensorcapture.size_tensors import divided
+from intarsia_tensorcapture.size_tensors import divided, of_known_numbers
 from intarsia_tensorcapture.tables import ANSWERS, PURE, is_leaf
 from intarsia_tensorcapture.tensor import TensorValue
 
@@ -235,6 +235,8 @@ def _legacy(dtype: torch.dtype) -> Handler:
     return handler
 
 
+#: Others that give a tensor of a number, where they are given numbers alone.
+_OF_NUMBERS = (torch.add, torch.sub, torch.subtract, torch.mul, torch.multiply, torch.true_divide)
 _OF_AUTOCAST = (
     torch.is_autocast_enabled,
     torch.is_autocast_cache_enabled,
@@ -323,6 +325,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.div: divided(torch.div),
     torch.divide: divided(torch.divide),
     torch.floor_divide: divided(torch.floor_divide),
+    **{function: of_known_numbers(function) for function in _OF_NUMBERS},
     torch.from_numpy: from_numpy,
     torch.is_grad_enabled: contexts.is_grad_enabled,
     torch._C._set_grad_enabled: contexts.set_grad_enabled,

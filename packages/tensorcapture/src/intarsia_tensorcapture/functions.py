@@ -62,12 +62,15 @@ def applied_in_c(function: Any) -> Any:
 
 def apply_function(plugin: Recording, tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a user's autograd function: one node where gradients are needed, else what its forward does."""
-    if plugin.scopes.open:
-        raise Break("tracer.tensor_op", f"{cls.describe()} is applied in a function that torch.func transforms")
+    transformed = torch._C._are_functorch_transforms_active()
+    if plugin.scopes.open and not transformed:
+        raise Break("tracer.tensor_op", f"{cls.describe()} is applied in a function that an operation of torch calls")
     if keywords:
         raise Break("tracer.tensor_op", f"{cls.describe()} is applied to keywords")
     tx.guards.add(GradModeGuard, plugin.state.grad_at_entry)
     forward = do.get_attribute(tx, cls, "forward")
+    if transformed:  # torch finds the rule that the transform asks for
+        return plugin.record(tx, "call_function", _applied_function(tx, cls), args, {})
     if torch.is_grad_enabled() and any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args):
         do.get_attribute(tx, cls, "backward")  # guarded, as forward is
         return plugin.record(tx, "call_function", _applied_function(tx, cls), args, {})
@@ -98,7 +101,7 @@ def _applied_function(tx: Tracer, cls: ClassValue) -> AppliedFunction:
     Raises:
         Break: The function does more than compute.
     """
-    for name in ("forward", "backward", "setup_context", "jvp", "vjp"):
+    for name in ("forward", "backward", "setup_context", "jvp", "vjp", "vmap"):
         part, late = do.get_attribute(tx, cls, name), name in ("backward", "vjp")
         doing = what_else_it_does(tx, part, late=late) if isinstance(part, Function) else "isn't a Python function"
         if doing:
@@ -189,7 +192,7 @@ def _watched(cls: type[torch.autograd.Function]) -> type[torch.autograd.Function
     launch are operators.
     """
     launchers, functions = _LAUNCHERS(), {}
-    for name in ("forward", "backward", "setup_context", "jvp", "vjp"):
+    for name in ("forward", "backward", "setup_context", "jvp", "vjp", "vmap"):
         function = getattr(cls, name)
         if isinstance(function, types.FunctionType) and launchers.reaches(function):
             functions[name] = staticmethod(launchers.of(function))

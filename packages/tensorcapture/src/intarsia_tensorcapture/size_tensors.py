@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["divided", "number_of", "with_numbers"]
+__all__ = ["divided", "number_of", "of_known_numbers", "with_numbers"]
 
 #: Operations on a tensor, their first argument, whose other arguments of whole numbers are sizes, or places to cut.
 _OF_ONE = frozenset(
@@ -67,23 +67,49 @@ def number_of(tx: Tracer, value: Value) -> Value:
 
 
 def divided(function: Any) -> Callable[[Recording, Tracer, Sequence[Value], Keywords], Value | None]:
-    """Return the handler of a division of two ints that gives a 0-dim tensor: the number in it is known.
+    """Return the handler of a division, of two ints that gives a 0-dim tensor: the number in it is known.
 
     Rounding towards zero is rounding down where neither can be negative.
     """
 
     def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value | None:
         mode = Const("floor") if function is torch.floor_divide else keywords.get("rounding_mode", NONE)
-        if len(args) != 2 or not all(map(_is_int, args)) or is_none(mode):
-            return None
+        made = of_known_numbers(function)(plugin, tx, args, keywords)
+        if made is not None or len(args) != 2 or not all(map(_is_int, args)) or is_none(mode):
+            return made
         result = plugin.record(tx, "call_function", function, args, keywords)
         bounds = [number.bounds() for number in args if isinstance(number, SymbolicNumber)]
         nowhere_negative = all(found is not None and found[0] >= 0 for found in bounds)
         known = [number.value for number in args if isinstance(number, Const)]
         exact = mode.as_python() == "floor" or (nowhere_negative and all(n >= 0 for n in known))
-        if isinstance(result, TensorValue) and exact and 0 not in known and len(known) < 2:
+        if isinstance(result, TensorValue) and exact and 0 not in known:
             quotient = operators.binary(tx, "//", args[0], args[1])
             plugin.sizes.computed[result, version_of(result.fake)] = quotient
+        return result
+
+    return handler
+
+
+def of_known_numbers(function: Any) -> Callable[[Recording, Tracer, Sequence[Value], Keywords], Value | None]:
+    """Return the handler of an operation of numbers that are known, of which torch makes a tensor of one number.
+
+    Before: torch.div(7, 2), after: torch.full((), 3.5): a tensor that the graph makes, which may be written. It is on
+    the CPU in any region, as in eager, which sees no factory.
+    """
+
+    def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        if not args or not all(isinstance(x, Const) and type(x.value) in (bool, int, float) for x in args):
+            return None
+        if not all(isinstance(value, Const) for value in keywords.values()):
+            return None
+        try:
+            made = function(*[x.as_python() for x in args], **{k: v.as_python() for k, v in keywords.items()})
+        except (RuntimeError, TypeError, ZeroDivisionError):
+            return None  # recorded as it is, it breaks
+        named: Keywords = {"dtype": Const(made.dtype), "device": Const(made.device)}
+        result = plugin.record(tx, "call_function", torch.full, [Tuple([]), Const(made.item())], named)
+        if isinstance(result, TensorValue) and made.dtype is torch.int64:
+            plugin.sizes.computed[result, version_of(result.fake)] = Const(made.item())
         return result
 
     return handler

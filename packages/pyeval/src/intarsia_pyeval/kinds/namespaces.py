@@ -35,19 +35,19 @@ def item_source(tx: Tracer, x: Globals, key: Hashable) -> Source | None:
 
 @dict_store.guard_absent.rule(Globals)
 def guard_absent(tx: Tracer, x: Globals, key: Hashable) -> None:
-    """Rely on absence; builtins that the captured frame sees are guarded as its globals.
+    """Rely on absence, of a global that the captured frame sees also from the builtins.
 
     Raises:
         Break: No later call finds the namespace of the captured frame.
     """
     if not x.frame and not x.trusted:
         dict_store.guard_absent.default(tx, x, key)
-    elif x.frame and isinstance(key, str) and not hasattr(builtins, key):
+    elif x.frame and isinstance(key, str):
         name = x.real.get("__name__")
         module = sys.modules.get(name) if type(name) is str else None
         if type(module) is not ModuleType or vars(module) is not x.real:
             raise Break("tracer.attribute", f"global {key!r} is missing, of a namespace that belongs to no module")
-        for found_in in (name, builtins.__name__):
+        for found_in in (name,) if hasattr(builtins, key) else (name, builtins.__name__):
             tx.guards.add(AbsentGuard, tx.sources.attribute(tx.sources.module(found_in), "__dict__"), key)
 
 

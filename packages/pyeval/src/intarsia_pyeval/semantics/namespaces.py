@@ -24,13 +24,16 @@ __all__ = ["global_or_builtin", "import_from", "import_module", "loaded_module"]
 
 def global_or_builtin(tx: Tracer, names: Globals, name: str) -> Value:
     """Model LOAD_GLOBAL."""
-    found = dict_store.find(tx, names, name)
+    real = names.real or {}
+    # the guard on a builtin that the captured frame finds sees a global of its name
+    shown = names.frame and name not in real and hasattr(builtins, name)
+    found = names.entry(name) if shown else dict_store.find(tx, names, name)
+    found = found[1] if isinstance(found, tuple) else found
     if found is not None:
         return found
     known = names.builtins.get(name)
     if known is not None:
         return known
-    real = names.real or {}
     scope = real.get("__builtins__", builtins)
     scope = scope.__dict__ if isinstance(scope, ModuleType) else scope
     if name not in scope:
