@@ -17,61 +17,6 @@ from intarsia_dispatch import FallbackWarning
 
 RAISE = {"on_error": "raise"}
 
-# run apart: an interrupt that gets through where it must not ends the process
-PROGRAM = """
-import os, random, signal, sys, threading, time
-import torch, intarsia
-
-def program(n):
-    def f(x, w):
-        y = torch.nn.functional.layer_norm(x @ w, (4,)) * n
-        return torch.softmax(y, -1).sum() + torch.where(x > n, x, x.sin()).mean()
-    return f
-
-def state():
-    c = torch._C
-    return (c._len_torch_dispatch_stack(), c._len_torch_function_stack(), torch.is_grad_enabled(),
-            c._is_torch_function_enabled(), str(c._dispatch_tls_local_include_set()),
-            str(c._dispatch_tls_local_exclude_set()), signal.getsignal(signal.SIGINT))
-
-def call(n, backward):
-    x = torch.ones(3, 4, requires_grad=backward)
-    fast = intarsia.compile(program(n), options={"on_error": "raise"})
-    return fast, fast(x, torch.eye(4))
-
-call(-1, True), call(-2, False)
-start = time.perf_counter(); call(-3, True); took = time.perf_counter() - start
-before, interrupted, answered = state(), 0, 0
-rng = random.Random(int(sys.argv[1]))
-for n in range(int(sys.argv[2])):
-    wait = rng.uniform(0, 1.1 * took)
-    timer = threading.Timer(wait, os.kill, (os.getpid(), signal.SIGINT))
-    x, fast = torch.ones(3, 4, requires_grad=n % 2 == 0), intarsia.compile(program(n), options={"on_error": "raise"})
-    try:
-        timer.start()
-        got = fast(x, torch.eye(4))
-        answered += 1
-        torch.testing.assert_close(got, program(n)(x, torch.eye(4)))
-        timer.join()
-        time.sleep(0)
-    except KeyboardInterrupt:
-        interrupted += 1
-    timer.join()
-    assert state() == before, (n, state(), before)
-    torch.testing.assert_close(fast(x, torch.eye(4)), program(n)(x, torch.eye(4)))
-    frames = intarsia.stats().frames_compiled
-    torch.testing.assert_close(fast(x, torch.eye(4)), program(n)(x, torch.eye(4)))
-    assert intarsia.stats().frames_compiled == frames and intarsia.stats().fallbacks == 0
-print(interrupted, answered)
-"""
-
-
-def run(seed, times, tmp_path):
-    environment = {**os.environ, "INTARSIA_CACHE_DIR": str(tmp_path)}
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(seed), str(times)], env=environment, capture_output=True, text=True
-    )
-
 
 @pytest.fixture(autouse=True)
 def interrupts_arrive():
@@ -83,10 +28,17 @@ def interrupts_arrive():
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_an_interrupt_at_any_moment_leaves_nothing_behind(seed, tmp_path):
-    done = run(seed, 30, tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
-    interrupted, _ = map(int, done.stdout.split())
-    assert interrupted > 3
+    # run apart: an interrupt that gets through where it must not ends the process
+    done = subprocess.run(
+        [sys.executable, "-m", "integration.survival", "interrupts", "--moments", "30", "--seed", str(seed)],
+        env={**os.environ, "INTARSIA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    interrupted = [int(line.split(": ")[1].split()[0]) for line in done.stdout.splitlines()]
+    assert len(interrupted) == 2 and min(interrupted) > 3
 
 
 def slow_compiler(tmp_path):

@@ -1,11 +1,11 @@
-"""`python -m integration.survival cache|malice|killed|processes|threads|memory|peak`: a line of figures."""
+"""`python -m integration.survival cache|malice|killed|processes|threads|interrupts|memory|peak`: a line of figures."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 
-WORDS = ("cache", "malice", "killed", "processes", "threads", "memory", "peak")
+WORDS = ("cache", "malice", "killed", "processes", "threads", "interrupts", "memory", "peak")
 
 
 def main(arguments: list[str]) -> int:
