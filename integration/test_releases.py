@@ -1,0 +1,150 @@
+"""What a release needs: fragments of changed packages, tags of versions, siblings that fit together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import releases
+import sibling_versions
+import wheel_tags
+
+
+class Repository:
+    """A repository of two packages, b needing a."""
+
+    def __init__(self, root):
+        self.root = root
+        self.git("init", "-q", "-b", "main")
+        for name in "ab":
+            self.project(name, "0.1.0", *(["intarsia-a>=0.1,<0.2"] if name == "b" else []))
+            self.write(name, f"src/intarsia_{name}/__init__.py", "x = 1\n")
+            self.write(name, "CHANGELOG.md", "")
+            self.write(name, "changes/+first.feature.md", "It is there.\n")
+        self.commit()
+
+    def git(self, *arguments):
+        who = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org", "-c", "commit.gpgsign=false")
+        return subprocess.run(
+            ["git", *who, *arguments], cwd=self.root, check=True, capture_output=True, text=True
+        ).stdout
+
+    def write(self, package, path, text):
+        file = self.root / "packages" / package / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def project(self, package, version, *needs):
+        lines = ["[project]", f'name = "intarsia-{package}"', f'version = "{version}"', f"dependencies = {[*needs]!r}"]
+        self.write(package, "pyproject.toml", "\n".join([*lines, "[tool.setuptools]", ""]))
+
+    def commit(self):
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "A commit", "--allow-empty")
+
+    def missing(self, base=None):
+        return [line.partition(":")[0] for line in releases.missing_fragments(self.root, base)]
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "Somebody")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "somebody@example.org")
+    return Repository(tmp_path)
+
+
+def test_a_branch_needs_a_fragment_for_each_changed_package(repository):
+    assert repository.missing() == []
+    repository.git("checkout", "-q", "-b", "work")
+    repository.write("a", "src/intarsia_a/__init__.py", "x = 2\n")
+    repository.write("b", "README.md", "Words.\n")
+    assert repository.missing() == ["packages/a"]  # committed or not
+    repository.commit()
+    assert repository.missing() == repository.missing("main") == ["packages/a"]
+    repository.write("a", "changes/+second.fix.md", "It is 2.\n")
+    assert repository.missing() == []
+
+
+def test_what_a_wheel_is_made_of_counts_as_source(repository):
+    repository.git("checkout", "-q", "-b", "work")
+    repository.project("b", "0.1.0", "intarsia-a>=0.1,<0.3")
+    assert repository.missing() == ["packages/b"]
+    repository.project("b", "0.1.0", "intarsia-a>=0.1,<0.2")
+    file = repository.root / "packages/b/pyproject.toml"
+    file.write_text(file.read_text() + "[tool.other]\nx = 1\n")
+    assert repository.missing() == []
+
+
+def test_on_main_a_fragment_since_the_last_tag_is_needed(repository, capsys):
+    assert releases.make_tags(repository.root) == 1  # fragments aren't in the changelog
+    assert "packages/a has fragments" in capsys.readouterr().out and not repository.git("tag")
+    for name in "ab":
+        (repository.root / f"packages/{name}/changes/+first.feature.md").unlink()
+        repository.write(name, "CHANGELOG.md", "## 0.1.0\n\n- It is there.\n")
+    (repository.root / "packages/a/changes").mkdir(exist_ok=True)
+    repository.write("a", "changes/.gitignore", "")
+    repository.write("b", "changes/.gitignore", "")
+    assert releases.make_tags(repository.root) == 1 and "aren't committed" in capsys.readouterr().out
+    repository.commit()
+    assert releases.make_tags(repository.root) == 0
+    assert repository.git("tag").split() == ["intarsia-a-v0.1.0", "intarsia-b-v0.1.0"]
+    repository.write("b", "src/intarsia_b/__init__.py", "x = 2\n")
+    repository.commit()
+    assert repository.missing() == ["packages/b"]
+
+
+def test_fragments_have_a_kind(repository):
+    repository.write("a", "changes/+second.bugfix.md", "Words.\n")
+    assert repository.missing() == ["packages/a/changes/+second.bugfix.md"]
+
+
+def test_tagged_versions_in_a_range_are_built_and_others_are_not(repository):
+    for version in ("0.1.0", "0.1.1", "0.2.0", "0.1.2"):
+        repository.project("a", version)
+        repository.commit()
+        repository.git("tag", f"intarsia-a-v{version}")
+    repository.git("tag", "intarsia-b-v0.1.1")  # nobody needs b
+    repository.git("tag", "something-else")
+    assert sibling_versions.allowed_tags(repository.root) == ["intarsia-a-v0.1.0", "intarsia-a-v0.1.1"]
+
+
+def wheel(folder, name, version, *needs):
+    file = f"intarsia_{name}-{version}"
+    with zipfile.ZipFile(folder / f"{file}-py3-none-any.whl", "w") as archive:
+        lines = [f"Name: intarsia-{name}", f"Version: {version}", *(f"Requires-Dist: {need}" for need in needs)]
+        archive.writestr(f"{file}.dist-info/METADATA", "\n".join(["Metadata-Version: 2.1", *lines, "", ""]))
+
+
+def test_the_oldest_siblings_fit_together(tmp_path):
+    for version in ("0.1.0", "0.1.1", "0.1.2", "0.2.0"):
+        wheel(tmp_path, "ir", version)
+    wheel(tmp_path, "shapes", "0.1.0", "intarsia-ir>=0.1.1,<0.2", "torch>=2.11")
+    wheel(tmp_path, "shapes", "0.1.1", "intarsia-ir>=0.1.2,<0.2")
+    wheel(tmp_path, "fuser", "0.1.0", "intarsia-ir>=0.1,<0.2", "intarsia-shapes>=0.1", "intarsia-ir>=9; extra == 'x'")
+    assert sibling_versions.oldest(tmp_path, "intarsia-fuser") == ["intarsia-ir==0.1.1", "intarsia-shapes==0.1.0"]
+    assert sibling_versions.oldest(tmp_path, "intarsia-ir") == []
+    wheel(tmp_path, "study", "0.1.0", "intarsia-ir>=0.3")
+    with pytest.raises(SystemExit, match="no version of intarsia-ir"):
+        sibling_versions.oldest(tmp_path, "intarsia-study")
+
+
+@pytest.mark.parametrize(
+    ("tag", "found"),
+    [
+        ("cp311-cp311-manylinux_2_34_x86_64", None),
+        ("cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64", None),
+        ("cp311-cp311-linux_x86_64", "tag doesn't say"),
+        ("cp311-abi3-manylinux_2_34_x86_64", "one interpreter and its ABI"),
+        ("py3-none-any", "one interpreter and its ABI"),
+    ],
+)
+def test_tags_of_wheels_with_native_code(tag, found, tmp_path):
+    (tmp_path / f"intarsia_framehook-0.1.0-{tag}.whl").touch()
+    told = [line for line in wheel_tags.findings(tmp_path) if "framehook" in line]
+    assert (found is None and told == []) or found in told[0]
