@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 import torch.fx as fx
@@ -107,6 +109,44 @@ def from_fw_compiler():
     return captured(lambda keeping: aot_autograd(fw_compiler=keeping))
 
 
+def from_joint():
+    """A joint graph, as AOTAutograd gives it to a function that partitions it."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import default_partition
+
+    model, x = examples()
+    seen = []
+
+    def keeping(gm, inputs, **how):
+        seen.append(copy.deepcopy(gm))
+        return default_partition(gm, inputs, **how)
+
+    def as_it_is(gm, inputs):
+        def run(args):
+            return gm(*args)
+
+        run._boxed_call = True
+        return run
+
+    torch._dynamo.reset()
+    torch.compile(model, backend=aot_autograd(fw_compiler=as_it_is, partition_fn=keeping), fullgraph=True)(x)
+    (gm,) = seen
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    values = tuple(torch.randn(meta.value(node).shape) for node in placeholders)
+
+    def run():
+        _, *results = leaves_of_joint(gm, values)  # the first is what the program writes
+        return results
+
+    return gm, None, tuple(v.clone() for v in values), run
+
+
+def leaves_of_joint(gm, values):
+    n_tangents = sum(node.name.startswith("tangents") for node in gm.graph.find_nodes(op="placeholder"))
+    results = gm([*values[: len(values) - n_tangents]], [*values[len(values) - n_tangents :]])
+    return [r for r in torch.utils._pytree.tree_leaves(results) if r is not None]
+
+
 SOURCES = {
     "symbolic_trace": from_symbolic_trace,
     "make_fx": from_make_fx,
@@ -115,6 +155,7 @@ SOURCES = {
     "exported module": from_exported_module,
     "torch.compile": from_torch_compile,
     "fw_compiler": from_fw_compiler,
+    "joint graph": from_joint,
 }
 
 
@@ -182,7 +223,7 @@ PASSES = {
 
 
 def flat(results):
-    return [t.detach() for t in torch.utils._pytree.tree_leaves(results)]
+    return [t.detach() for t in torch.utils._pytree.tree_leaves(results) if t is not None]
 
 
 @pytest.mark.peer
@@ -205,7 +246,56 @@ def here(node):
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("source", ["export", "exported module", "torch.compile", "fw_compiler"])
+def test_a_joint_graph_knows_its_tangents_and_gradients_and_is_partitioned():
+    gm, _, values, oracle = from_joint()
+    recorded = normalise(gm)
+    roles = [spec.role for spec in recorded.signature.inputs]
+    tie = recorded.signature.joint
+    assert (
+        roles == [Role.USER] * 4 + [Role.TANGENT] and tie.n_outputs == 3 and [t.position for t in tie.tangents] == [0]
+    )
+    assert [recorded.signature.inputs[n].requires_grad for n in range(4)] == [n in tie.gradients for n in range(4)]
+    joint = functionalize(recorded)
+    (write,) = joint.signature.writes
+    made = partition(joint).partition
+    (backward,), (halves,) = made.backwards, made.halves
+    results = aten.interpret(made.forward.graph_module, *values[:4])
+    saved = [values[s.position] if s.is_input else results[s.position] for s in halves.saved]
+    gradients = aten.interpret(backward.graph_module, *saved, *values[4:])
+    torch.testing.assert_close(results[write.result], leaves_of_joint(gm, values)[0])
+    torch.testing.assert_close([*gradients], oracle()[tie.n_outputs :])
+    assert len(halves.saved) < len(joint.graph_module.graph.find_nodes(op="placeholder")) + 3
+
+
+@pytest.mark.peer
+def test_a_joint_graph_of_a_loss_has_its_gradients_among_the_results():
+    from torch._functorch.aot_autograd import aot_export_module
+
+    class Loss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 2)
+            self.register_buffer("seen", torch.zeros(2))
+
+        def forward(self, x):
+            y = self.linear(x)
+            self.seen.add_(y.detach().sum(0))
+            return (y.square().sum(), y.detach())
+
+    gm, _ = aot_export_module(Loss(), (torch.randn(4, 3),), trace_joint=True, output_loss_index=0)
+    recorded = normalise(gm)
+    assert (
+        recorded.signature.joint is None
+    )  # the gradient of the loss is a constant of the graph, so nothing is tangent
+    loops, signature = lowered(recorded)
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    values = [torch.randn(meta.value(node).shape) for node in placeholders]
+    actual = flat(apply_signature(intarsia_loops.loops.interpret(loops, *values), signature, list(values)))
+    torch.testing.assert_close(actual, flat(gm(*values)))
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("source", ["export", "exported module", "torch.compile", "fw_compiler", "joint graph"])
 def test_users_lines_are_kept(source):
     program, inputs, *_ = SOURCES[source]()
     calls = [node for node in normalise(program, inputs).graph_module.graph.nodes if node.op == "call_function"]

@@ -60,12 +60,40 @@ graph(%i: i64[], %x: f32[3], %w: f32[3]) {
   return (%1,)
 }
 """
+SCAN = """// dialect: aten 1
+graph(%c: f32[3], %x: f32[4, 3], %w: f32[3]) {
+  %0: (f32[3], f32[4]) = scan[
+    graph(%c: f32[3], %x: f32[3], %w: f32[3]) {
+      %0: f32[3] = aten.mul.Tensor(%c, %w)  # a.py:1 in f
+      %1: f32[3] = aten.add.Tensor(%0, %x)  # a.py:1 in f
+      %2: f32[] = aten.sum.default(%1)  # a.py:2 in f
+      return (%1, %2)
+    }
+    carried=1
+    scanned=1
+  ](%c, %x, %w)  # a.py:3 in f
+  %1: f32[4] = operator.getitem(%0, 1)  # a.py:3 in f
+  return (%1,)
+}
+"""
 X = torch.tensor([0.5, -1.0, 2.0])
 YES, NO = torch.tensor(True), torch.tensor(False)
+
+ROWS = torch.arange(12.0).view(4, 3)
+
+
+def scanned(carried: torch.Tensor) -> torch.Tensor:
+    sums = []
+    for row in ROWS:
+        carried = carried * (X + 1) + row
+        sums.append(carried.sum())
+    return torch.stack(sums)
+
 
 CASES: dict[str, tuple[str, tuple[Any, ...], Any]] = {
     "cond": (COND, (YES, NO, X), 2 * X.cos()),
     "while_loop": (WHILE, (torch.tensor(0), X, X + 1), X * (X + 1) ** 3),
+    "scan": (SCAN, (X, ROWS, X + 1), scanned(X)),
 }
 
 
@@ -89,6 +117,7 @@ def test_is_the_same_in_the_torch_dialect(name: str) -> None:
         text.replace("dialect: aten", "dialect: torch")
         .replace("aten.cos.default", "torch.cos")
         .replace("aten.lt.Scalar", "torch.lt")
+        .replace("aten.sum.default", "torch.sum")
     )
     gm = torch_dialect.parse_ir(text)
     torch_dialect.verify(gm)

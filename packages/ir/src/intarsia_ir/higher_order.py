@@ -22,7 +22,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx as fx
@@ -34,10 +34,44 @@ from intarsia_ir.dialects import dialect_of
 from intarsia_ir.effects import Effects
 from intarsia_ir.errors import InvalidArgumentError
 
-__all__ = ["HIGHER_ORDER", "HigherOrderOp", "HigherOrderRow", "effects_of", "n_inputs", "n_results", "without_values"]
+__all__ = [
+    "HIGHER_ORDER",
+    "HigherOrderOp",
+    "HigherOrderRow",
+    "Layout",
+    "effects_of",
+    "n_inputs",
+    "n_results",
+    "without_values",
+]
 
 Body = Callable[..., Sequence[Any]]
 Options = Mapping[str, int]
+
+
+class Layout(NamedTuple):
+    """What a result looks like.
+
+    Args:
+        shape: Sizes in elements, numbers or symbols.
+        strides: In elements.
+        dtype: Element type.
+        device: Where it is.
+    """
+
+    shape: Sequence[Any]
+    strides: Sequence[Any]
+    dtype: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Layout:
+        """Return that of a tensor."""
+        return cls(tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+
+
+def _as_graphs_give(options: Options, operands: Sequence[Any], results: Sequence[Any]) -> Sequence[Layout]:
+    return [Layout.of(x) for x in results]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +84,10 @@ class HigherOrderRow:
         options: Names of its whole numbers.
         n_inputs: `(options, number of operands)` -> the number of inputs of each graph.
         n_results: `(options, number of results of each graph)` -> how many the op gives; None where they don't fit.
-        alike: Numbers of the graphs whose results look as the op's do.
+        alike: Numbers of the graphs whose results tell what the op's look like.
         run: `(bodies, options, operands)` -> the results: what it means.
         doc: One line.
+        layouts: `(options, operands, results of one of the graphs that are alike)` -> what the op's results look like.
     """
 
     name: str
@@ -63,6 +98,7 @@ class HigherOrderRow:
     alike: tuple[int, ...]
     run: Callable[[Sequence[Body], Options, Sequence[Any]], Sequence[Any]]
     doc: str
+    layouts: Callable[[Options, Sequence[Any], Sequence[Any]], Sequence[Layout]] = _as_graphs_give
 
 
 def _cond(bodies: Sequence[Body], options: Options, operands: Sequence[Any]) -> Sequence[Any]:
@@ -78,6 +114,39 @@ def _while_loop(bodies: Sequence[Body], options: Options, operands: Sequence[Any
         carried = tuple(body(*carried, *others))
     # what no iteration has changed is the operands, whose memory isn't the results' own
     return [x.clone() for x in given] if carried is given else carried
+
+
+def _scan(bodies: Sequence[Body], options: Options, operands: Sequence[Any]) -> Sequence[Any]:
+    n_carried, n_rows = options["carried"], options["scanned"]
+    carried, scanned = tuple(operands[:n_carried]), operands[n_carried : n_carried + n_rows]
+    others = operands[n_carried + n_rows :]
+    rows = []
+    for number in range(len(scanned[0])):
+        # a row in memory of its own: the body was recorded for one that is all of its memory
+        found = bodies[0](*carried, *[x[number].clone() for x in scanned], *others)
+        carried = tuple(found[:n_carried])
+        rows.append(found[n_carried:])
+    if not rows:
+        raise InvalidArgumentError("a scan of no rows: nothing tells what it would give", code="ir.no_rows")
+    return (*carried, *[torch.stack(made) for made in zip(*rows, strict=True)])
+
+
+def _scan_layouts(options: Options, operands: Sequence[Any], results: Sequence[Any]) -> Sequence[Layout]:
+    n_carried = options["carried"]
+    n_rows = operands[n_carried].shape[0]
+    stacked = [
+        Layout((n_rows, *y.shape), _row_by_row((n_rows, *y.shape)), y.dtype, y.device) for y in results[n_carried:]
+    ]
+    return [*map(Layout.of, results[:n_carried]), *stacked]
+
+
+def _row_by_row(shape: Sequence[Any]) -> Sequence[Any]:
+    strides: list[Any] = []
+    step: Any = 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step = step * size
+    return strides
 
 
 HIGHER_ORDER: Mapping[str, HigherOrderRow] = MappingProxyType(
@@ -103,6 +172,18 @@ HIGHER_ORDER: Mapping[str, HigherOrderRow] = MappingProxyType(
                 (1,),
                 _while_loop,
                 "while_loop[condition, body, carried](*carried, *others): the body, as long as the condition is true",
+            ),
+            HigherOrderRow(
+                "scan",
+                ("body",),
+                ("carried", "scanned"),
+                lambda options, n: (n,),
+                lambda options, found: found[0] if found[0] >= options["carried"] else None,
+                (0,),
+                _scan,
+                "scan[body, carried, scanned](*carried, *scanned, *others): the body for each row of what is scanned, "
+                "given what the row before left to carry; what the last one left, and what else each gave, stacked",
+                _scan_layouts,
             ),
         )
     }

@@ -24,6 +24,8 @@ from intarsia_ir.records import Origin
 __all__ = [
     "copy_origins",
     "drop_value",
+    "front_end_description",
+    "front_end_phase",
     "front_end_value",
     "function_of",
     "given",
@@ -63,6 +65,16 @@ def has_value(node: fx.Node) -> bool:
 def front_end_value(node: fx.Node, default: Any = None) -> Any:
     """Return what torch.compile's front end says of a placeholder: a fake tensor or symbolic number, else `default`."""
     return node.meta.get("example_value", default)
+
+
+def front_end_description(node: fx.Node) -> Any:
+    """Return what AOTAutograd says that an input is, or of the output node what each output is; None: nothing."""
+    return node.meta.get("desc")
+
+
+def front_end_phase(node: fx.Node) -> str:
+    """Return the part of a training step that AOTAutograd says a node of a joint graph belongs to."""
+    return "backward" if node.meta.get("partitioner_tag") == "is_backward" else "forward"
 
 
 def set_value(node: fx.Node, val: Any) -> None:

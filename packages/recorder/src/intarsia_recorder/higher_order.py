@@ -21,7 +21,7 @@ from torch.utils._mode_utils import no_dispatch
 from intarsia_ir import meta
 from intarsia_ir.aten import effects
 from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.higher_order import HIGHER_ORDER, HigherOrderOp
+from intarsia_ir.higher_order import HIGHER_ORDER, HigherOrderOp, Layout
 from intarsia_recorder._fx import graph_module
 from intarsia_recorder.iteration import is_dense
 from intarsia_recorder.metacache import snapshot
@@ -52,15 +52,17 @@ def call_higher_order(
             on data; `recorder.higher_order_random`: gradients are needed of a function that draws random numbers;
             `recorder.higher_order_gradient`: gradients are needed of a loop.
     """
-    if name == "while_loop":  # an iteration is given what the one before gave, which is laid out as what it was given
-        n_carried = options["carried"]
-        operands = [*[_dense(x) for x in operands[:n_carried]], *operands[n_carried:]]
+    if name in _LOOPS:  # an iteration is given what the one before gave, which is laid out as what it was given
+        n_dense = sum(options.values())
+        operands = [*[_dense(x) for x in operands[:n_dense]], *operands[n_dense:]]
+    if name == "scan":
+        _refuse_no_rows(recorder, operands[options["carried"] :][: options["scanned"]])
     given = [*operands, *_other_sizes(recorder, operands)]
     bodies = [_taking(body, len(operands) - _N_OWN[name]) for body in bodies]
     graded = any(isinstance(x, torch.Tensor) and x.requires_grad for x in given[_N_OWN[name] :])
-    if torch.is_grad_enabled() and graded and name == "while_loop":
+    if torch.is_grad_enabled() and graded and name in _LOOPS:
         raise UnsupportedError(
-            "gradients are needed of a while_loop",
+            f"gradients are needed of a {name}",
             code="recorder.higher_order_gradient",
             where=recorder.where or (),
             hints=(
@@ -80,7 +82,18 @@ def _dense(value: Any) -> Any:
 
 
 #: Operands that aren't handed to the functions: a predicate.
-_N_OWN: Mapping[str, int] = MappingProxyType({"cond": 1, "while_loop": 0})
+_N_OWN: Mapping[str, int] = MappingProxyType({"cond": 1, "while_loop": 0, "scan": 0})
+_LOOPS = ("while_loop", "scan")
+
+
+def _refuse_no_rows(recorder: Recorder, scanned: Sequence[torch.Tensor]) -> None:
+    lengths = [x.shape[0] if x.dim() else 0 for x in scanned]
+    if not lengths or not all(statically_known_true(n == lengths[0]) and statically_known_true(n > 0) for n in lengths):
+        raise UnsupportedError(
+            f"a scan over {lengths or 'no'} rows: tensors of equally many rows, one at least, are needed",
+            code="recorder.higher_order",
+            where=recorder.where or (),
+        )
 
 
 def _taking(body: Body, n_inputs: int) -> Body:
@@ -106,23 +119,38 @@ def _record(
     recorder: Recorder, name: str, bodies: Sequence[Body], operands: Sequence[Any], options: Mapping[str, int] = _NONE
 ) -> tuple[HigherOrderOp, tuple[Any, ...]]:
     """Record the functions, then the call; return what is called, and its results."""
-    like: Sequence[Any] | None = operands[: options["carried"]] if name == "while_loop" else None
+    row = HIGHER_ORDER[name]
+    # what an iteration gives to carry looks like what it was given; a scan gives more behind that
+    like: Sequence[Any] | None = operands[: options["carried"]] if name in _LOOPS else None
     programs = []
+    given = _given(recorder, name, options, operands)
     for number, body in enumerate(bodies):
-        is_alike = number in HIGHER_ORDER[name].alike
-        program, found = _record_body(recorder, body, operands[_N_OWN[name] :], like if is_alike else None)
+        is_alike = number in row.alike
+        program, found = _record_body(recorder, body, given, like if is_alike else None, more=name == "scan")
         like = found if is_alike else like
         programs.append(program)
-    results = tuple([_fresh(recorder, result) for result in like or ()])
+    results = tuple([_fresh(recorder, layout) for layout in row.layouts(options, operands, like or ())])
     op = HigherOrderOp(name, programs, options)
     recorder.whole(op, tuple(operands), results)
     return op, results
 
 
+def _given(recorder: Recorder, name: str, options: Mapping[str, int], operands: Sequence[Any]) -> Sequence[Any]:
+    """Return what the functions are called with: what isn't the call's own, and one row of what is scanned."""
+    if name != "scan":
+        return operands[_N_OWN[name] :]
+    start, end = options["carried"], sum(options.values())
+    rows = [_fresh(recorder, Layout(x.shape[1:], x.stride()[1:], x.dtype, x.device)) for x in operands[start:end]]
+    return [*operands[:start], *rows, *operands[end:]]
+
+
 def _record_body(
-    recorder: Recorder, body: Body, inputs: Sequence[Any], like: Sequence[Any] | None
+    recorder: Recorder, body: Body, inputs: Sequence[Any], like: Sequence[Any] | None, *, more: bool = False
 ) -> tuple[fx.GraphModule, Sequence[Any]]:
-    """Record a function into a graph of its own; return that and its results, which look like those of another one."""
+    """Record a function into a graph of its own; return that and its results.
+
+    These look like those of another function, or with `more` the first of them do.
+    """
     with recorder.subgraph(), no_saved_tensors_hooks():
         fakes = [_as_input(recorder, x) for x in inputs]
         for number, fake in enumerate(fakes):
@@ -130,8 +158,10 @@ def _record_body(
         given = body(*fakes)
         results = _own_memory([x for x in fakes if isinstance(x, torch.Tensor)], given)
         if like is not None:
-            _refuse_different(recorder, like, results)
-            results = [with_strides_of(result, other) for result, other in zip(results, like, strict=True)]
+            alike = results[: len(like)] if more else results
+            _refuse_different(recorder, like, alike)
+            alike = [with_strides_of(result, other) for result, other in zip(alike, like, strict=True)]
+            results = [*alike, *results[len(alike) :]]
         _refuse_data(recorder)
         recorder.emit_deferred_asserts()
         output = recorder.graph.output(tuple([recorder.node_of(result) for result in results]))
@@ -160,11 +190,11 @@ def _own_memory(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor])
     return found
 
 
-def _fresh(recorder: Recorder, result: torch.Tensor) -> FakeTensor:
-    """Return a tensor like a result, in memory of its own."""
+def _fresh(recorder: Recorder, layout: Layout) -> FakeTensor:
+    """Return a tensor that looks like this, in memory of its own."""
     with no_dispatch():
-        raw = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta")
-        return FakeTensor(recorder.fake_mode, raw, result.device)
+        raw = torch.empty_strided(tuple(layout.shape), tuple(layout.strides), dtype=layout.dtype, device="meta")
+        return FakeTensor(recorder.fake_mode, raw, layout.device)
 
 
 def _refuse_different(recorder: Recorder, these: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> None:

@@ -4,7 +4,11 @@ What is taken, and what is made of it:
   GraphModule of ATen or torch calls     recorded again, node by node; modules are inlined
   its parameters and buffers             inputs behind the program's own, with role and source below `self`
   fake values of another environment     fake tensors of ours: the same sizes, symbols as symbols, with facts
-  an exported program                    roles from its signature; outputs that are written back become writes again
+  an exported program                    roles from its signature; outputs that are written back become writes again;
+                                         gradients that it computes are outputs like others
+  a joint graph of AOTAutograd           roles, tangents and gradients from what it notes (`joints`); may be partitioned
+  calls of torch's higher-order operators
+                                         calls with subgraphs of ours, or what they stand for (`torchs_calls`)
 Where the values of inputs come from: `inputs`, or else what the front end noted on the placeholders.
 """
 
@@ -21,9 +25,20 @@ from torch.utils import _pytree as pytree
 
 from intarsia_ir import meta
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
-from intarsia_ir.records import ArgumentSource, AttributeSource, Constant, Fresh, InputSpec, OutputSpec, Role, Signature
+from intarsia_ir.records import (
+    ArgumentSource,
+    AttributeSource,
+    Constant,
+    Fresh,
+    InputSpec,
+    Joint,
+    OutputSpec,
+    Role,
+    Signature,
+)
 from intarsia_ir.torch import normalise as inlined
 from intarsia_ir.values import Recorded
+from intarsia_recorder.joints import joint_program
 from intarsia_recorder.record import record
 from intarsia_recorder.recorder import Decompositions
 from intarsia_shapes import adopted, fake_mode
@@ -31,6 +46,7 @@ from intarsia_shapes import adopted, fake_mode
 __all__ = ["lifted_values", "normalise"]
 
 _ROLES = {"PARAMETER": Role.PARAMETER, "BUFFER": Role.BUFFER, "CONSTANT_TENSOR": Role.BUFFER, "USER_INPUT": Role.USER}
+_RESULTS = ("USER_OUTPUT", "LOSS_OUTPUT", "GRADIENT_TO_PARAMETER", "GRADIENT_TO_USER_INPUT")
 _MUTATIONS = ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
 
 
@@ -43,6 +59,7 @@ class _Program(NamedTuple):
         outputs: What its flat outputs are, by its results.
         output_tree: How they nest.
         lifted: Values of the inputs that the caller doesn't give.
+        joint: Of a joint graph, which tangent and which gradient is whose.
     """
 
     graph_module: fx.GraphModule
@@ -50,12 +67,13 @@ class _Program(NamedTuple):
     outputs: tuple[OutputSpec, ...]
     output_tree: Any
     lifted: tuple[Any, ...] = ()
+    joint: Joint | None = None
 
 
 def normalise(
     program: Any, inputs: Sequence[Any] | None = None, *, decompositions: Decompositions | None = None
 ) -> Recorded:
-    """Return FX(aten, effects) of a graph that another front end made, as the graph of a program without gradients.
+    """Return FX(aten, effects) of a graph that another front end made; gradients are in it where it computes them.
 
     Args:
         program: A GraphModule, as make_fx, symbolic tracing, torch.compile and AOTAutograd give to a function of the
@@ -65,13 +83,15 @@ def normalise(
         decompositions: ATen overload -> Python function to record in its place.
 
     Returns:
-        The graph with values and origins on every node; its signature with roles and sources; the size facts.
+        The graph with values and origins on every node; its signature with roles and sources, and with `joint` where
+        the graph has tangents; the size facts.
         Parameters and buffers are inputs behind the others, as `lifted_values` gives them; those of an exported program
         are where it has them.
 
     Raises:
         InvalidArgumentError: `recorder.program`: it is neither; `recorder.no_value`: an input has no example.
-        UnsupportedError: The graph holds what can't be recorded, such as a call with subgraphs: the message names it.
+        UnsupportedError: The graph holds what can't be recorded, such as a call that is given functions, of an operator
+            that isn't known: the message names it.
 
     Example:
         >>> gm = fx.symbolic_trace(torch.nn.Linear(2, 3))
@@ -88,7 +108,9 @@ def normalise(
     outputs = tuple(done.signature.outputs[o.result] if isinstance(o, Fresh) else o for o in flat.outputs)
     grads = [spec.requires_grad for spec in flat.inputs]
     specs = tuple(map(_with_grad, done.signature.inputs, grads))
-    signature = dataclasses.replace(done.signature, inputs=specs, outputs=outputs, output_tree=flat.output_tree)
+    signature = dataclasses.replace(
+        done.signature, inputs=specs, outputs=outputs, output_tree=flat.output_tree, joint=flat.joint
+    )
     return dataclasses.replace(done, signature=signature)
 
 
@@ -116,6 +138,10 @@ def _inlined(program: Any) -> _Program:
     inputs = tuple(
         s if s.source is not None else dataclasses.replace(s, source=ArgumentSource(s.name)) for s in signature.inputs
     )
+    (returned,) = program.graph.find_nodes(op="output")
+    both = joint_program(done.graph_module, inputs, signature.outputs, meta.front_end_description(returned))
+    if both is not None:
+        return _Program(both.graph_module, both.inputs, both.outputs, None, (), both.joint)
     return _Program(done.graph_module, inputs, signature.outputs, signature.output_tree, done.lifted)
 
 
@@ -148,7 +174,7 @@ def _exported(program: Any) -> _Program:
         if spec.kind.name in _MUTATIONS:
             written = graph.call_function(torch.ops.aten.copy_.default, (places[spec.target], made))
             meta.set_origins(written, meta.origins(made))
-        elif spec.kind.name not in ("USER_OUTPUT", "LOSS_OUTPUT"):
+        elif spec.kind.name not in _RESULTS:
             raise _unknown(f"the output {value} is a {spec.kind.name.lower()}")
         elif not isinstance(made, fx.Node):
             outputs.append(Constant(made))
@@ -181,7 +207,7 @@ def _values(gm: fx.GraphModule, flat: _Program, inputs: Sequence[Any] | None) ->
     has = iter(flat.lifted)
     found, missing = [], []
     for node, spec in zip(nodes, flat.inputs, strict=True):
-        if spec.role is not Role.USER:
+        if spec.role is not Role.USER and flat.joint is None:  # the inputs of a joint graph are all its caller's
             found.append(_noted(node, next(has)))
             continue
         value = _noted(node, _MISSING) if own is None else next(own, _MISSING)

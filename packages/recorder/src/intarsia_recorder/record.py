@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.fx as fx
@@ -51,6 +51,7 @@ from intarsia_recorder.metacache import MetaCache
 from intarsia_recorder.recorded_composites import RecordedComposites
 from intarsia_recorder.recorder import Decompositions, Recorder
 from intarsia_recorder.stacks import raising_frames
+from intarsia_recorder.torchs_calls import call_of_torchs
 from intarsia_shapes import ShapeEnv, fake_mode, freeze, plain_size
 
 __all__ = ["record", "recording"]
@@ -291,16 +292,19 @@ def _run_graph(
     """Run FX(torch) node by node and return what its output node holds."""
     values: dict[fx.Node, Any] = {}
     inputs = iter(zip(fakes, placeholders, strict=True))
+    phase = recorder.phase
     with contextlib.ExitStack() as regions:
         for line, node in enumerate(program.graph.nodes, 1):
             where = meta.origins(node) or (Origin("<graph>", line, "forward", node.name),)
             recorder.where = tuple([dataclasses.replace(origin, op=node.name) for origin in where])
             recorder.mark = meta.region(node)
+            recorder.phase = meta.phase(node) if meta.phase(node) != "forward" else phase
             if node.op == "placeholder":
                 values[node], placeholder = next(inputs)
                 if placeholder is not None:
                     meta.set_origins(placeholder, recorder.where)
             elif node.op == "output":
+                recorder.phase = phase
                 return fx.map_arg(node.args[0], values.__getitem__)
             else:
                 values[node] = _run_node(recorder, program, node, values)
@@ -332,17 +336,9 @@ def _run_node(recorder: Recorder, program: fx.GraphModule, node: fx.Node, values
         if isinstance(node.target, HigherOrderOp):
             op = node.target
             return _run_higher_order(recorder, op.name, op.programs, args, op.options)
-        if node.target is torch.ops.higher_order.cond:
-            predicate, yes, no, given = cast(Any, args)
-            return _run_higher_order(recorder, "cond", (yes, no), (predicate, *given))
-        try:
-            return node.target(*args, **kwargs)
-        except NotImplementedError as error:
-            if not isinstance(node.target, HigherOrderOperator):
-                raise
-            raise UnsupportedError(
-                f"{node.target} takes functions as operands", code="recorder.higher_order", where=recorder.where or ()
-            ) from error
+        if isinstance(node.target, HigherOrderOperator):
+            return call_of_torchs(recorder, _inside(recorder), node.target, args, kwargs)
+        return node.target(*args, **kwargs)
     if node.op == "call_method":
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
     return attribute(program, str(node.target))(*args, **kwargs)

@@ -19,7 +19,7 @@ from intarsia_ir._fx import results
 from intarsia_ir._rules import Findings
 from intarsia_ir.aten.fake import quiet_fake_mode
 from intarsia_ir.errors import NeedsFact
-from intarsia_ir.higher_order import HigherOrderOp
+from intarsia_ir.higher_order import HigherOrderOp, Layout
 
 __all__ = ["check_values"]
 
@@ -58,7 +58,7 @@ def _check(findings: Findings, rule: str, node: fx.Node, mode: FakeTensorMode) -
 
     target: Any = node.target
     if isinstance(target, HigherOrderOp):
-        _check_results(findings, rule, node, target)
+        _check_results(findings, rule, node, target, mode)
         return
     with mode, torch.no_grad(), quiet_fake_mode():
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: fx.node.map_aggregate(meta.value(n), copy))
@@ -74,13 +74,23 @@ def _check(findings: Findings, rule: str, node: fx.Node, mode: FakeTensorMode) -
         findings.add(rule, node, message)
 
 
-def _check_results(findings: Findings, rule: str, node: fx.Node, op: HigherOrderOp) -> None:
+def _check_results(findings: Findings, rule: str, node: fx.Node, op: HigherOrderOp, mode: Any) -> None:
     """A call with subgraphs gives what its graphs give; what these are is checked in each."""
+    operands = [meta.value(x) if isinstance(x, fx.Node) else x for x in node.args]
     for number in op.row.alike:
         given = tuple([meta.value(r) if isinstance(r, fx.Node) else r for r in results(op.programs[number].graph)])
-        message = _difference(given, meta.value(node))
+        if other := next((x for x in given if not isinstance(x, torch.Tensor)), None):
+            findings.add(rule, node, f"its graph {op.row.graphs[number]} gives {other!r}, no tensor")
+            continue
+        with mode, quiet_fake_mode():
+            made = [_like(layout) for layout in op.row.layouts(op.options, operands, given)]
+        message = _difference(made, meta.value(node))
         if message:
             findings.add(rule, node, f"its graph {op.row.graphs[number]} {message}")
+
+
+def _like(layout: Layout) -> torch.Tensor:
+    return torch.empty_strided(tuple(layout.shape), tuple(layout.strides), dtype=layout.dtype, device=layout.device)
 
 
 def _difference(now: Any, noted: Any) -> str:
