@@ -263,5 +263,6 @@ def test_other_calls_with_functions_are_named():
     attention = lambda x: flex_attention(x, x, x, score_mod=lambda score, b, h, q, k: score * 2)
     torch.compile(attention, backend=lambda gm, inputs: seen.append((gm, inputs)) or gm, fullgraph=True)(x)
     ((program, inputs),) = seen
-    with pytest.raises(UnsupportedError, match="takes functions as operands"):
+    with pytest.raises(UnsupportedError, match="takes functions as operands") as caught:
         normalise(program, inputs)
+    assert caught.value.where

@@ -18,7 +18,7 @@ import intarsia_scheduler
 from intarsia_autodiff import joint_graph, partition
 from intarsia_functionalizer import functionalize, to_aten
 from intarsia_ir import aten, meta
-from intarsia_ir.errors import InvalidArgumentError, UnsupportedError, VerifyError
+from intarsia_ir.errors import InvalidArgumentError, VerifyError
 from intarsia_ir.records import Role, Target
 from intarsia_recorder import lifted_values, normalise
 from intarsia_testkit.differential import apply_signature
@@ -392,18 +392,6 @@ def test_a_condition_of_an_exported_program_is_one_of_ours():
         with torch.no_grad():
             (actual,) = flat(apply_signature(intarsia_loops.loops.interpret(loops, *args), signature, args))
             torch.testing.assert_close(actual, (model.linear(x) if x.sum() > 0 else x.cos()) + 1)
-
-
-@pytest.mark.peer
-def test_calls_with_other_subgraphs_are_named():
-    class Mapped(torch.nn.Module):
-        def forward(self, x):
-            return torch._higher_order_ops.map(torch.sin, x)
-
-    program = torch.export.export(Mapped(), (torch.randn(3, 2),))
-    with pytest.raises(UnsupportedError, match=r"map.* takes functions as operands") as caught:
-        normalise(program)
-    assert caught.value.where[0].file == __file__
 
 
 # ---- a pass that is given another dialect says so
