@@ -27,9 +27,7 @@ output Fresh(0)
 // dialect: kernels 1
 symbol s0 in [2, inf] from 'x.size(0)' hint 5
 graph(%x: f32[s0, 3], %w: f32[3]) {
-  kernel[i0: s0, i1: 3] {
-    %y: f32[s0, 3] = map[i0: s0, i1: 3] add(mul(load(%x, i0, i1), load(%w, i1)), f32(1.0))  # model.py:4 in f (add)
-  }
+  %y: f32[s0, 3] = kernel(%w, %x)  # model.py:4 in f (add)
   return (%y,)
 }
 // source

@@ -176,7 +176,7 @@ def other_format(tensors: dict[str, Any], metadata: dict[str, str]) -> None:
 
 
 def other_text(tensors: dict[str, Any], metadata: dict[str, str]) -> None:
-    metadata["program 0"] = metadata["program 0"].replace("mul(", "add(")
+    metadata["program 0"] = metadata["program 0"].replace("kernel(%w, %x)", "kernel(%x)")
 
 
 def other_code(tensors: dict[str, Any], metadata: dict[str, str]) -> None:
@@ -194,7 +194,7 @@ def no_weight(tensors: dict[str, Any], metadata: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (other_format, "it has format 99, and this is a reader of format 2"),
+        (other_format, "it has format 99, and this is a reader of format 3"),
         (other_text, "program 0 isn't what was written"),
         (other_code, "its machine code isn't what was written"),
         (no_head, "it was not written by intarsia.export"),

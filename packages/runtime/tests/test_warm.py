@@ -31,6 +31,7 @@ from intarsia_ir.records import (
 from intarsia_ir.text import parse_value
 from intarsia_ir.values import Captured, Partition
 from intarsia_loops import Buildable, Contract, from_fx, kernels
+from intarsia_loops.called import called
 from intarsia_loops.kernels import KernelSummary
 from intarsia_runtime import Cache
 from intarsia_runtime.warm import Finished, Found, Missing, PlanStore, Refused, fingerprint, finish, settings
@@ -368,7 +369,7 @@ SUMMARY = KernelSummary(("y",), 1, 20, 16, 0, (Origin("model.py", 3, "f", "add")
 
 
 def plan(target: Target) -> Finished:
-    program = from_fx(kernels.parse_ir(KERNELS, constants={"c0": torch.tensor(0.5)}))
+    program = called(from_fx(kernels.parse_ir(KERNELS, constants={"c0": torch.tensor(0.5)})))
     contract = Contract(Signature((InputSpec("x"),), (Fresh(0),)), (), target, torch.device("cpu"))
     half = Buildable(program, contract, SOURCE, "f")
     return Finished(Partition(half), FACTS, True, 3, (SUMMARY,), {"fuse": ('{"a": 1}',)})
@@ -436,7 +437,7 @@ def test_what_a_plan_cannot_hold_is_told(constant: Any, reason: str, store: Plan
         lambda text: text.replace('"n_nests"', '"n_nets"'),
         lambda text: text[: len(text) // 2],
         lambda text: text.replace("// level: Buildable 1", "// level: Buildable 2"),
-        lambda text: text.replace("map[i0: 4] mul(", "map[i0: 4] mul["),
+        lambda text: text.replace("kernel(", "kernel["),
         lambda text: text.replace("seg0", "\udc80"),
     ],
 )

@@ -28,7 +28,7 @@ from intarsia_runtime.warm import Finished, parse_finished, text_and_tensors
 
 __all__ = ["FORMAT", "Artefact", "MadeOn", "Parameter", "Size", "Variant", "literal_text", "read", "value_of"]
 
-FORMAT = 2
+FORMAT = 3
 _OURS = "intarsia/"  # prefix of the names of tensors that aren't weights
 
 

@@ -8,12 +8,13 @@ import torch
 
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.higher_order import HigherOrderOp
-from intarsia_loops.program import Extern, Program
+from intarsia_loops.called import Called
+from intarsia_loops.program import Extern
 
 __all__ = ["check_operators", "operator_schemas"]
 
 
-def operator_schemas(programs: Iterable[Program]) -> tuple[str, ...]:
+def operator_schemas(programs: Iterable[Called]) -> tuple[str, ...]:
     """Return the schemas of what programs call, sorted.
 
     Raises:

@@ -14,7 +14,6 @@ attributes, and objects without a text come from the mapping `constants`.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import re
 from collections.abc import Callable, Mapping
@@ -29,7 +28,7 @@ from torch._subclasses import FakeTensor, FakeTensorMode
 from intarsia_ir import meta
 from intarsia_ir._names import object_named
 from intarsia_ir._print import Dialect
-from intarsia_ir._tokens import Tokens, fail, tokenize
+from intarsia_ir._tokens import Tokens, fail, tokenize, unquoted
 from intarsia_ir.device_guard import keep_device_guard
 from intarsia_ir.dtypes import DTYPE_NAMES, dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
@@ -159,7 +158,7 @@ class Reader:
             self._separator("}")
 
     def _region(self, graph: fx.Graph, prefix: str, name: str | None) -> fx.Node:
-        path = ast.literal_eval(self.tokens.expect_kind("string").text)
+        path = unquoted(self.tokens.expect_kind("string").text)
         outer, self.nodes = self.nodes, {}
         inner = self.graph(f"{prefix}{path}.")
         self.nodes = outer
@@ -269,7 +268,7 @@ class Reader:
             case "number":
                 return _number(token.text)
             case "string":
-                return ast.literal_eval(token.text)
+                return unquoted(token.text)
             case "symbolic":
                 return self.quoted(token.text, token.line)
             case "opaque":
@@ -372,7 +371,7 @@ class Reader:
             self.tokens.expect("(")
             strides = self._sizes(")")
         offset = self._size() if self.tokens.accept("+") else 0
-        device = ast.literal_eval(self.tokens.expect_kind("string").text) if self.tokens.accept("on") else "cpu"
+        device = unquoted(self.tokens.expect_kind("string").text) if self.tokens.accept("on") else "cpu"
         return self._flags(_fake(self.mode(), sizes, strides, offset, dtype, device))
 
     def _sizes(self, closing: str) -> list[Any]:
@@ -418,7 +417,7 @@ def _number(text: str) -> int | float:
 
 
 def _unquoted(text: str) -> str:
-    return str(ast.literal_eval(text)) if text[:1] in ("'", '"') else text
+    return unquoted(text) if text[:1] in ("'", '"') else text
 
 
 def _contiguous(sizes: list[Any]) -> list[Any]:

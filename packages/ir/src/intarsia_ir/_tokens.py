@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from intarsia_ir.errors import InvalidArgumentError
 
-__all__ = ["Token", "Tokens", "tokenize"]
+__all__ = ["Token", "Tokens", "tokenize", "unquoted"]
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t]+)
@@ -27,8 +27,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One token: its kind (a group of the pattern), its text, and its 1-based line."""
 
     kind: str
@@ -43,15 +42,17 @@ def tokenize(text: str) -> list[Token]:
         InvalidArgumentError: A character starts no token.
     """
     tokens, position, line = [], 0, 1
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            fail(f"unexpected character {text[position]!r}", line)
+    for match in _TOKEN.finditer(text):
+        if match.start() != position:
+            break  # what it skipped is no token
         kind = str(match.lastgroup)
-        if kind not in ("space", "newline"):
+        if kind == "newline":
+            line += 1
+        elif kind != "space":
             tokens.append(Token(kind, match.group(), line))
-        line += kind == "newline"
         position = match.end()
+    if position < len(text):
+        fail(f"unexpected character {text[position]!r}", line)
     tokens.append(Token("end", "", line))
     return tokens
 
@@ -59,6 +60,11 @@ def tokenize(text: str) -> list[Token]:
 def fail(what: str, line: int) -> NoReturn:
     """Raise the error for text that can't be read."""
     raise InvalidArgumentError(f"line {line} of the IR text: {what}", code="ir.parse")
+
+
+def unquoted(text: str) -> str:
+    """Return the text that a token of kind string stands for."""
+    return str(ast.literal_eval(text)) if "\\" in text else text[1:-1]
 
 
 class Tokens:

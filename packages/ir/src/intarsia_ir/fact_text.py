@@ -6,10 +6,9 @@ fact '((s0 % 2) == 0)'  # model.py:3 in f
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator, Sequence
 
-from intarsia_ir._tokens import Tokens, fail
+from intarsia_ir._tokens import Tokens, fail, unquoted
 from intarsia_ir.records import Origin, SizeFact, SizeFacts
 
 __all__ = ["fact_lines", "read_facts"]
@@ -55,7 +54,7 @@ def read_facts(tokens: Tokens, origins: Callable[[], Sequence[Origin]]) -> SizeF
 
 
 def _string(tokens: Tokens) -> str:
-    return str(ast.literal_eval(tokens.expect_kind("string").text))
+    return unquoted(tokens.expect_kind("string").text)
 
 
 def _end(tokens: Tokens) -> int | None:

@@ -9,6 +9,8 @@ SizeSource(ArgumentSource("x"), "size", 1)       x.size(1)
 from __future__ import annotations
 
 import ast
+import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -34,8 +36,11 @@ __all__ = ["parse_source"]
 
 _SPACES: dict[str, Callable[[str], Source]] = {"globals": GlobalSource, "cell": CellSource, "modules": ModuleSource}
 _SIZES = ("size", "stride", "storage_offset")
+# an attribute, or an item of plain text, of what comes before it
+_LAST = re.compile(r"(.+)(?:\.([A-Za-z_]\w*)|\['([^'\\\[\]\n]*)'\])", re.ASCII)
 
 
+@functools.lru_cache(maxsize=8192)
 def parse_source(text: str) -> Source:
     """Return the source whose `str` is `text`.
 
@@ -46,6 +51,10 @@ def parse_source(text: str) -> Source:
         >>> parse_source("self.layers[0].weight")
         AttributeSource(base=ItemSource(base=AttributeSource(base=ArgumentSource(name='self'), ...
     """
+    last = _LAST.fullmatch(text)
+    if last and not last[1].isidentifier():  # sources of one module share almost all of their text
+        base = parse_source(last[1])
+        return ItemSource(base, last[3]) if last[2] is None else AttributeSource(base, last[2])
     try:
         return _source(ast.parse(text, mode="eval").body)
     except (SyntaxError, ValueError):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, TypeVar
 
 import torch
 
 from intarsia_ir.dtypes import DTYPE_NAMES, dtype_from_name
-from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import Origin, SizeFact, SizeFacts
-from intarsia_loops._subgraphs import GRAPH, read_higher_order
+from intarsia_loops._subgraphs import read_higher_order
+from intarsia_loops._tokens import Token, fail, tokens_after_head
+from intarsia_loops.called import Called, KernelCall
 from intarsia_loops.forms import OPERANDS
 from intarsia_loops.index import ZERO, Atom, IndexExpr, axis, lift, row_major
 from intarsia_loops.ops import SCALAR_OPS, Rule
@@ -36,33 +36,11 @@ from intarsia_loops.program import (
 from intarsia_loops.program import load as make_load
 from intarsia_loops.symbols import symbol
 
-__all__ = ["Parser", "fail", "parse_program", "tokens_after_head", "tokens_of"]
+__all__ = ["Parser", "parse_called", "parse_program"]
 
-_TOKEN = re.compile(
-    rf"""(?P<space>[ \t\n]+)
-      | (?P<graph>{GRAPH})
-      | (?P<comment>\#[^\n]*)
-      | (?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
-      | (?P<buffer>%[A-Za-z_]\w*)
-      | (?P<number>(?:inf|nan)\b|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
-      | (?P<name>[A-Za-z_]\w*(?:\.\w+)*)
-      | (?P<sign>//|[<>=!]=|[-<>()\[\]{{}},:;=@+*%`])
-    """,
-    re.VERBOSE,
-)
 _ORIGIN = re.compile(r"(?P<file>.+?):(?P<line>\d+) in (?P<function>.+?)(?: \((?P<op>[^()]*)\))?")
+T = TypeVar("T")
 _SHORT_DTYPES = frozenset(DTYPE_NAMES.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    kind: str
-    text: str
-    line: int
-
-
-def fail(what: str, line: int) -> NoReturn:
-    raise InvalidArgumentError(f"line {line} of the IR text: {what}", code="ir.parse")
 
 
 def parse_program(
@@ -82,27 +60,9 @@ def parse_program(
     return Parser(tokens_after_head(text, dialect, SCHEMA, line), constants or {}).program()
 
 
-def tokens_after_head(text: str, dialect: str, schema: int, line: int = 0) -> list[Token]:
-    """Return the tokens after the header, which must name a dialect; `line` is the number of lines before that."""
-    head, _, rest = text.partition("\n")
-    header = re.match(r"// dialect: (\w+) (\d+)", head)
-    if header is None or header.group(1) != dialect or int(header.group(2)) != schema:
-        fail(f"expected the header '// dialect: {dialect} {schema}', found {head!r}", line + 1)
-    return tokens_of(rest, line + 1)
-
-
-def tokens_of(text: str, line: int) -> list[Token]:
-    """Return the tokens of a text that has `line` lines before it."""
-    tokens, position, line = list[Token](), 0, line + 1
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            fail(f"unexpected character {text[position]!r}", line)
-        if match.lastgroup != "space":
-            tokens.append(Token(str(match.lastgroup), match.group(), line))
-        line += match.group().count("\n")
-        position = match.end()
-    return [*tokens, Token("end", "", line)]
+def parse_called(text: str, constants: Mapping[str, torch.Tensor] | None = None, *, line: int = 0) -> Called:
+    """Return the program of calls with this text; arguments and errors as in `parse_program`."""
+    return Parser(tokens_after_head(text, "kernels", SCHEMA, line), constants or {}).called()
 
 
 class Parser:
@@ -119,9 +79,11 @@ class Parser:
     # ---- tokens
 
     def peek(self) -> Token:
-        while self.tokens[self.at].kind == "comment":
+        token = self.tokens[self.at]
+        while token.kind == "comment":
             self.at += 1
-        return self.tokens[self.at]
+            token = self.tokens[self.at]
+        return token
 
     def take(self) -> Token:
         token = self.peek()
@@ -131,7 +93,7 @@ class Parser:
     def accept(self, text: str) -> bool:
         token = self.peek()
         if token.text == text and token.kind in ("sign", "name"):
-            self.take()
+            self.at += 1
             return True
         return False
 
@@ -178,11 +140,18 @@ class Parser:
     # ---- the program
 
     def program(self) -> Program:
+        return Program(*self._fields(self._item))
+
+    def called(self) -> Called:
+        return Called(*self._fields(self._call_of))
+
+    def _fields(self, item: Callable[[], T]) -> tuple[Any, ...]:
+        """Read a program; return its fields, in order."""
         self.read_facts()
         inputs, constants = self.read_head()
-        items: list[Item] = []
+        items: list[T] = []
         while not self.accept("return"):
-            items.append(self._item())
+            items.append(item())
         outputs = self.argument()
         self.expect("}")
         placement = self.read_placement()
@@ -192,7 +161,7 @@ class Parser:
         if missing:
             fail(f"the constant {missing[0]} was not given", self.peek().line)
         tensors = MappingProxyType({n: self.given_constants[n] for n in constants})
-        return Program(MappingProxyType(self.buffers), inputs, tuple(items), outputs, self.facts, placement, tensors)
+        return MappingProxyType(self.buffers), inputs, tuple(items), outputs, self.facts, placement, tensors
 
     def read_facts(self) -> None:
         symbols: dict[str, str] = {}
@@ -328,6 +297,22 @@ class Parser:
         outs = self.outs()
         self.expect("=")
         return self.extern(outs) if self.accept("extern") else self._nest(outs[0])
+
+    def _call_of(self) -> KernelCall | Extern:
+        outs = self.outs()
+        self.expect("=")
+        if self.accept("extern"):
+            return self.extern(outs)
+        self.expect("kernel")
+        self.expect("(")
+        operands: list[str] = []
+        while not self.accept(")"):
+            operands.append(self.kind("buffer")[1:])
+            self.accept(",")
+        missing = [name for name in operands if name not in self.buffers]
+        if missing:
+            fail(f"a kernel reads %{missing[0]}, which is not defined", self.peek().line)
+        return KernelCall(outs, tuple(operands), self.origins())
 
     def outs(self) -> tuple[str, ...]:
         outs: list[str] = []

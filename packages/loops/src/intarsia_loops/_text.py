@@ -33,6 +33,7 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.fact_text import fact_lines
 from intarsia_ir.records import Origin
 from intarsia_loops._subgraphs import target_text
+from intarsia_loops.called import Called, KernelCall
 from intarsia_loops.index import ZERO, Atom, IndexExpr, row_major
 from intarsia_loops.program import SCHEMA, Buffer, Condition, Extern, Item, Nest, Program, TensorRef, Val
 from intarsia_loops.rewrites import operands, postorder
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 
-def program_text(program: Program, dialect: str, made_by: str = "") -> str:
+def program_text(program: Program | Called, dialect: str, made_by: str = "") -> str:
     """Return the text of a program, ending in a newline."""
     head = f"// dialect: {dialect} {SCHEMA}"
     lines = [f"{head}          made by: {made_by}" if made_by else head]
@@ -64,7 +65,7 @@ def program_text(program: Program, dialect: str, made_by: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def placement_lines(program: Program) -> list[str]:
+def placement_lines(program: Program | Called) -> list[str]:
     """Return the line about a program's memory, if that is planned."""
     p = program.placement
     if p is None:
@@ -73,7 +74,7 @@ def placement_lines(program: Program) -> list[str]:
     return [f"arena {p.arena_bytes} bytes, at least {p.lower_bound_bytes}{places}"]
 
 
-def head_lines(program: Program) -> list[str]:
+def head_lines(program: Program | Called) -> list[str]:
     texts = []
     for name in program.inputs:
         buffer = program.buffers.get(name)
@@ -104,10 +105,13 @@ def _type(
 # ---- items --------------------------------------------------------------------------------------------------
 
 
-def item_text(item: Item, buffers: Mapping[str, Buffer]) -> str:
+def item_text(item: Item | KernelCall, buffers: Mapping[str, Buffer]) -> str:
     """Return the text of one item, without indentation; works on broken programs too."""
     if isinstance(item, Extern):
         return _extern(item, buffers)
+    if isinstance(item, KernelCall):
+        outs = ", ".join(f"%{name}: {buffer_type(buffers.get(name))}" for name in item.outs)
+        return f"{outs} = kernel({', '.join(f'%{name}' for name in item.operands)}){origins_text(item.origins)}"
     if isinstance(item, Nest):
         return _nest(item, buffers, "")
     lines = [f"kernel[{_axes(item.rows)}] {{"]

@@ -30,8 +30,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from intarsia_loops._parse import fail, tokens_of
 from intarsia_loops._text import buffer_type, item_text, origins_text, placement_lines
+from intarsia_loops._tokens import fail, tokens_of
 from intarsia_loops.grid import GridWalk
 from intarsia_loops.launches import Finish, Launches, LaunchPlan, Walk
 from intarsia_loops.program import Buffer, Kernel, Program

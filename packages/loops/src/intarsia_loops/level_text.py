@@ -18,7 +18,7 @@
     text 120 lines
     ...
 
-A buildable value is an emitted one without launches, and has a line `name 'f'` in their place, after its target.
+A buildable value has a line `name 'f'` after its target, calls in place of kernels (`called`), and no launches.
 
 A head has the contract: where it runs, what it is compiled for, then the signature and the guards as above. Size facts
 are those of the program, in the text of its dialect. A launched value has its launches after that
@@ -49,9 +49,10 @@ from intarsia_ir.text import (
     record_text,
     signature_lines,
 )
-from intarsia_loops._parse import Parser, fail, parse_program, tokens_of
+from intarsia_loops._parse import Parser, parse_called, parse_program
 from intarsia_loops._subgraphs import subgraph_constants
 from intarsia_loops._text import buffer_type, program_text
+from intarsia_loops._tokens import fail, tokens_of
 from intarsia_loops.graph import from_fx, to_fx
 from intarsia_loops.launch_text import HEADER, launches_lines, parse_launches
 from intarsia_loops.launches import Launches
@@ -155,7 +156,8 @@ def _read(level: type) -> Callable[[Reader, str, int, Mapping[str, Any], Thaw | 
 def _read_buildable(reader: Reader, text: str, line: int, constants: Mapping[str, Any], thaw: Thaw | None) -> Buildable:
     contract, name = _read_contract(reader, "name")
     graph, _, source = _parts(text, line)
-    return Buildable(_read_program(graph, "kernels", constants), contract, _read_source(source, constants), name)
+    program = parse_called(graph.text, _tensors(constants), line=graph.line)
+    return Buildable(program, contract, _read_source(source, constants), name)
 
 
 def _read_contract(reader: Reader, word: str) -> tuple[Contract, Any]:
@@ -173,8 +175,11 @@ def _read_contract(reader: Reader, word: str) -> tuple[Contract, Any]:
 
 
 def _read_program(part: _Part, dialect: str, constants: Mapping[str, Any]) -> Program:
-    tensors = {name: value for name, value in constants.items() if isinstance(value, torch.Tensor)}
-    return parse_program(part.text, dialect, tensors, line=part.line)
+    return parse_program(part.text, dialect, _tensors(constants), line=part.line)
+
+
+def _tensors(constants: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in constants.items() if isinstance(value, torch.Tensor)}
 
 
 class _Part:

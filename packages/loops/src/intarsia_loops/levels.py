@@ -4,7 +4,7 @@
     Kernels     FX(kernels): the same nests, grouped into kernels
     Launched    the kernels, how they are launched, and where their results lie in memory
     Emitted     the launches, and source text of them
-    Buildable   what building and linking need of an emitted value, which is not its launches
+    Buildable   what building and linking need of an emitted value: neither launches nor nests
 
 In training there are several graphs: a level is then an `intarsia_ir.values.Partition` of these. What a program was
 captured with stays true of it on the way down, and is its `Contract`.
@@ -18,8 +18,8 @@ import torch
 import torch.fx as fx
 
 from intarsia_ir.records import GuardRecord, KernelSource, Signature, Target
+from intarsia_loops.called import Called
 from intarsia_loops.launches import Launches
-from intarsia_loops.program import Program
 
 __all__ = ["Buildable", "Contract", "Emitted", "Kernels", "Launched", "Loops"]
 
@@ -103,16 +103,16 @@ class Emitted:
 
 @dataclass(frozen=True, slots=True)
 class Buildable:
-    """Kernels and source text of them: all that building and linking need.
+    """Calls of kernels and source text of them: all that building and linking need.
 
     Args:
-        program: FX(kernels) as plain data, its memory planned.
+        program: The calls, as plain data, their memory planned.
         contract: What it is to its caller.
         source: As in `Emitted`.
         name: What profilers call the graph.
     """
 
-    program: Program
+    program: Called
     contract: Contract
     source: KernelSource
     name: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from intarsia_loops.called import Called
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Buffer, Condition, Extern, Item, Kernel, Nest, Program, TensorRef, Val
 from intarsia_loops.rewrites import postorder
@@ -47,7 +48,7 @@ def shown_by(names: Iterable[str], buffers: Mapping[str, Buffer]) -> Iterator[Sh
                     yield Shown(symbol, name, kind, dim)
 
 
-def makers(program: Program) -> dict[str, int]:
+def makers(program: Program | Called) -> dict[str, int]:
     """Return the size symbols that calls make -> the position of the call.
 
     Example:

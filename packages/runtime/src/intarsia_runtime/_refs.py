@@ -10,6 +10,7 @@ import torch
 
 from intarsia_ir.dtypes import dtype_from_name, itemsize
 from intarsia_ir.errors import InternalError, UnsupportedError
+from intarsia_loops.called import Called
 from intarsia_loops.program import Program, TensorRef
 from intarsia_loops.shown import makers
 from intarsia_runtime._names import Names
@@ -38,12 +39,20 @@ def shape_text(exprs: Iterable[Any]) -> str:
 class RefWriter:
     """Writes operands as the tensor itself where that is exact, as `as_strided` otherwise.
 
+    Args:
+        program: What is run.
+        names: Of the function that is written.
+        offsets: Buffer in the arena -> its byte offset.
+        sizes: Size symbols that launches take, some of which no buffer may have.
+
     Attributes:
         used_views: Whether any `as_strided` was written.
     """
 
-    def __init__(self, program: Program, names: Names, offsets: Mapping[str, int]) -> None:
-        self.program, self.names, self.offsets = program, names, offsets
+    def __init__(
+        self, program: Program | Called, names: Names, offsets: Mapping[str, int], sizes: Iterable[str] = ()
+    ) -> None:
+        self.program, self.names, self.offsets, self.sizes = program, names, offsets, frozenset(sizes)
         self.used_views = False
         self._made = makers(program).keys()
         self._arena_types: dict[str, str] = {}
@@ -101,9 +110,10 @@ class RefWriter:
         return bool(self._symbols())
 
     def _symbols(self) -> set[str]:
-        """Return the names of all size symbols in the program's buffers."""
+        """Return the names of all size symbols in the program's buffers and calls."""
         texts = (size_text(e) for b in self.program.buffers.values() for e in (*b.shape, *b.strides))
-        return {name for text in texts for name in _IDENTIFIER.findall(text)} | makers(self.program).keys()
+        named = {name for text in texts for name in _IDENTIFIER.findall(text)}
+        return named | self.sizes | makers(self.program).keys()
 
     def _where_shown(self, symbol: str) -> str:
         for name in self.program.inputs:

@@ -11,6 +11,7 @@ import torch
 from intarsia_ir.aten import effects, form_of, in_place, written_operands
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.higher_order import HigherOrderOp
+from intarsia_loops.called import Called
 from intarsia_loops.index import ZERO, IndexExpr
 from intarsia_loops.program import Buffer, Condition, Extern, Program, TensorRef
 from intarsia_loops.shown import Shown
@@ -55,7 +56,7 @@ class ExternCall:
         kept = {*used, *(shown.name for shown in sizes)}
         self.outs = tuple(name if name in kept else "" for name in item.outs)
 
-    def lines(self, program: Program) -> list[str]:
+    def lines(self, program: Program | Called) -> list[str]:
         """Return the statements that make the call and give every used result the layout of its buffer."""
         if self.item.target is torch.ops.aten._assert_scalar.default:  # of numbers: Python compares faster than ATen
             condition, message = map(self._argument, self.item.args)
@@ -87,7 +88,7 @@ class ExternCall:
         binding = getattr(torch._C._VariableFunctions, name, target) if name in DIRECT else target
         return self.names.bind("_" + str(target).replace(".", "_"), binding)
 
-    def _in_place(self, program: Program) -> str:
+    def _in_place(self, program: Program | Called) -> str:
         """Return the name of what writes operands that nothing else needs; "" where there are none.
 
         Others are copied, since a call may be run again in eager, and an operator does to a tensor what it likes.
@@ -154,7 +155,7 @@ class ExternCall:
         return self.names.bind("_check_" + str(target).replace(".", "_"), check)
 
 
-def _is_whole(ref: TensorRef, program: Program) -> bool:
+def _is_whole(ref: TensorRef, program: Program | Called) -> bool:
     """Tell whether a reference shows a buffer as it is."""
     buffer = program.buffers[ref.buffer]
     return ref.offset is ZERO and ref.shape == buffer.shape and ref.strides == buffer.strides

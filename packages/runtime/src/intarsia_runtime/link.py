@@ -41,6 +41,7 @@ from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import KernelSource, Launch
 from intarsia_loops import from_fx
+from intarsia_loops.called import Called, KernelCall
 from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Extern, Kernel, Program
 from intarsia_loops.shown import Shown, makers, shown_by
@@ -85,7 +86,7 @@ class Runner(Protocol):
 
 
 def link(
-    kernels_gm: fx.GraphModule | Program,
+    kernels_gm: fx.GraphModule | Program | Called,
     source: KernelSource,
     library: Library,
     *,
@@ -96,7 +97,7 @@ def link(
     """Return the function that runs a program with the machine code of `library`.
 
     Args:
-        kernels_gm: FX(kernels), or the `Program` it stands for.
+        kernels_gm: FX(kernels), the `Program` that it stands for, or what `called` leaves of that.
         source: The unit that was emitted for it; its launches say which native call covers which items.
         library: What `build` made of `source`.
         device: Where kernels run and make their results; None is the CPU. A CUDA device needs a unit in Triton, whose
@@ -132,8 +133,8 @@ def link(
     return run
 
 
-def _program(kernels: fx.GraphModule | Program) -> Program:
-    return kernels if isinstance(kernels, Program) else from_fx(kernels)
+def _program(kernels: fx.GraphModule | Program | Called) -> Program | Called:
+    return from_fx(kernels) if isinstance(kernels, fx.GraphModule) else kernels
 
 
 def _text(parameters: str, contexts: Sequence[str], lines: Sequence[str], before: Sequence[str] = ()) -> str:
@@ -171,7 +172,7 @@ class _Writer:
     """Writes the function for one program. Terms: an *own* buffer is a tensor variable, the others are arena bytes."""
 
     def __init__(
-        self, program: Program, source: KernelSource, library: Library, device: torch.device, debug: bool
+        self, program: Program | Called, source: KernelSource, library: Library, device: torch.device, debug: bool
     ) -> None:
         self.program, self.library, self.debug = program, library, debug
         self.launches = segments(source) if source.language == "triton" else source.launches
@@ -179,7 +180,7 @@ class _Writer:
         self.device = Device(device)
         self.names = Names()
         self.offsets: Mapping[str, int] = program.placement.offsets if program.placement else {}
-        self.refs = RefWriter(program, self.names, self.offsets)
+        self.refs = RefWriter(program, self.names, self.offsets, [s for launch in self.launches for s in launch.sizes])
         self.lines: list[str] = []
         self.live: set[str] = set()
         self.made_sizes = set(makers(program))  # that no call has given so far
@@ -310,16 +311,16 @@ class _Writer:
         return texts
 
 
-def _on_host(program: Program) -> frozenset[str]:
+def _on_host(program: Program | Called) -> frozenset[str]:
     """Return the buffers of a program for another device that are on the CPU: no kernel touches those."""
     touched: set[str] = set()
     for item in program.items:
-        if isinstance(item, Kernel):
+        if isinstance(item, Kernel | KernelCall):
             touched.update(item.reads(), item.writes())
     return frozenset(name for name, b in program.buffers.items() if b.device == "cpu" and name not in touched)
 
 
-def _taken_as_they_are(program: Program) -> frozenset[str]:
+def _taken_as_they_are(program: Program | Called) -> frozenset[str]:
     """Return the inputs that are numbers which only extern calls on other tensors read.
 
     ATen brings such a number to the device if need be. Some it wants on the CPU, such as what dropout in an attention
@@ -333,7 +334,7 @@ def _taken_as_they_are(program: Program) -> frozenset[str]:
     return frozenset(n for n in program.inputs if n in read - wanted and not program.buffers[n].shape)
 
 
-def _uses_any(program: Program, buffers: Set[str]) -> bool:
+def _uses_any(program: Program | Called, buffers: Set[str]) -> bool:
     used = {value.buffer for value in program.outputs if _calls.is_ref(value)}
     for item in program.items:
         if isinstance(item, Extern):

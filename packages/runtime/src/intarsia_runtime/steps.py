@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Launch
+from intarsia_loops.called import Called
 from intarsia_loops.program import Extern, Program
 from intarsia_runtime._calls import is_ref
 
 __all__ = ["last_uses", "steps_of"]
 
 
-def steps_of(program: Program, launches: tuple[Launch, ...]) -> list[Launch | Extern]:
+def steps_of(program: Program | Called, launches: tuple[Launch, ...]) -> list[Launch | Extern]:
     """Return native and extern calls in program order; together they cover every item exactly once."""
     starts = {launch.items[0]: launch for launch in launches}
     steps: list[Launch | Extern] = []
@@ -31,7 +32,7 @@ def steps_of(program: Program, launches: tuple[Launch, ...]) -> list[Launch | Ex
     return steps
 
 
-def last_uses(program: Program, steps: list[Launch | Extern]) -> dict[str, int]:
+def last_uses(program: Program | Called, steps: list[Launch | Extern]) -> dict[str, int]:
     """Map each buffer to the position of the last step that touches it; results are used after all steps."""
     last: dict[str, int] = {}
     for position, step in enumerate(steps):

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from intarsia_loops._parse import fail, tokens_after_head
+from intarsia_loops._tokens import fail, tokens_after_head
 from intarsia_loops.index import ZERO, IndexExpr, axis
 from intarsia_loops.program import Extern, Val
 from intarsia_loops.tiles.grids.parse import GridParser

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -88,11 +87,15 @@ class Frames:
         """Return the user line being evaluated: the innermost one that isn't library code, if there is any."""
         if not self.stack:
             return None
-        outer = (frame for frame in reversed(self.stack) if not is_trusted(frame.module_name()))
-        first = next(outer, self.stack[-1])
-        # lazily: stacks are deep where modules nest
-        own = (frame for frame in itertools.chain([first], outer) if not is_installed_file(frame.code.co_filename))
-        frame = next(own, first)
+        first: Frame | None = None  # where all lines are libraries'
+        for frame in reversed(self.stack):  # each operation asks, and stacks are deep
+            if is_trusted(frame.module_name()):
+                continue
+            if not is_installed_file(frame.code.co_filename):
+                break
+            first = first or frame
+        else:
+            frame = first or self.stack[-1]
         return Origin(frame.code.co_filename, frame.at.line, frame.code.co_qualname)
 
     # -- evaluation ----------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Origin, SizeFact, SizeFacts
 from intarsia_ir.values import Partition
 from intarsia_loops import Buildable, Emitted
+from intarsia_loops.called import called
 from intarsia_loops.kernels import KernelSummary
 from intarsia_loops.level_text import constants_of, parse_value, print_value
 from intarsia_runtime.build import build
@@ -59,9 +60,9 @@ class Finished:
 
 
 def buildable(emitted: Emitted) -> Buildable:
-    """Return an emitted value without the launches that its source was printed from."""
+    """Return an emitted value without the launches and nests that its source was printed from."""
     name = graph_name(emitted.graph_module, emitted.contract.signature)
-    return Buildable(emitted.launches.program, emitted.contract, emitted.source, name)
+    return Buildable(called(emitted.launches.program), emitted.contract, emitted.source, name)
 
 
 def finish(half: Buildable, cache: Cache) -> Linked:

@@ -160,7 +160,7 @@ class File {
     if (!header_.has("__metadata__") || !header_.at("__metadata__").has("intarsia"))
       fail(path + " was not written by intarsia.export");
     head = JsonReader(metadata("intarsia")).value();
-    if (head.at("format").text != "2") fail(path + " has format " + head.at("format").text + ", this is a reader of 2");
+    if (head.at("format").text != "3") fail(path + " has format " + head.at("format").text + ", this is a reader of 3");
   }
 
   const std::string& metadata(const std::string& name) const { return header_.at("__metadata__").at(name).text; }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from intarsia_loops._parse import fail
+from intarsia_loops._tokens import fail
 from intarsia_loops.grid import Ending, GridWalk
 from intarsia_loops.index import Atom
 from intarsia_loops.launches import Blocks, ExpSum, Loop, Shift, SquareSum, Walk

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from intarsia_ir.records import Machine, Target
-from intarsia_loops._parse import Parser, fail
+from intarsia_loops._parse import Parser
+from intarsia_loops._tokens import fail
 from intarsia_loops.index import ZERO, Atom, IndexExpr, axis
 from intarsia_loops.program import Buffer, Val
 from intarsia_loops.vectors.steps import Array, Block, Step

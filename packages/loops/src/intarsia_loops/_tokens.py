@@ -1,0 +1,61 @@
+"""Text of programs -> tokens that know their line."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, NoReturn
+
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_loops._subgraphs import GRAPH
+
+__all__ = ["Token", "fail", "tokens_after_head", "tokens_of"]
+
+_TOKEN = re.compile(
+    rf"""(?P<space>[ \t\n]+)
+      | (?P<graph>{GRAPH})
+      | (?P<comment>\#[^\n]*)
+      | (?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
+      | (?P<buffer>%[A-Za-z_]\w*)
+      | (?P<number>(?:inf|nan)\b|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
+      | (?P<name>[A-Za-z_]\w*(?:\.\w+)*)
+      | (?P<sign>//|[<>=!]=|[-<>()\[\]{{}},:;=@+*%`])
+    """,
+    re.VERBOSE,
+)
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    line: int
+
+
+def fail(what: str, line: int) -> NoReturn:
+    """Raise the error for text that can't be read."""
+    raise InvalidArgumentError(f"line {line} of the IR text: {what}", code="ir.parse")
+
+
+def tokens_after_head(text: str, dialect: str, schema: int, line: int = 0) -> list[Token]:
+    """Return the tokens after the header, which must name a dialect; `line` is the number of lines before that."""
+    head, _, rest = text.partition("\n")
+    header = re.match(r"// dialect: (\w+) (\d+)", head)
+    if header is None or header.group(1) != dialect or int(header.group(2)) != schema:
+        fail(f"expected the header '// dialect: {dialect} {schema}', found {head!r}", line + 1)
+    return tokens_of(rest, line + 1)
+
+
+def tokens_of(text: str, line: int) -> list[Token]:
+    """Return the tokens of a text that has `line` lines before it."""
+    tokens, position, line = list[Token](), 0, line + 1
+    for match in _TOKEN.finditer(text):
+        if match.start() != position:
+            break  # what it skipped is no token
+        kind, word = str(match.lastgroup), match.group()
+        if kind != "space":
+            tokens.append(Token(kind, word, line))
+        if "\n" in word:
+            line += word.count("\n")
+        position = match.end()
+    if position < len(text):
+        fail(f"unexpected character {text[position]!r}", line)
+    return [*tokens, Token("end", "", line)]

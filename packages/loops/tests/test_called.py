@@ -1,0 +1,77 @@
+"""What a caller sees of a program: text that reads back, and nests that stay behind."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import Fresh, InputSpec, KernelSource, Signature, Target
+from intarsia_ir.values import Partition
+from intarsia_loops import Buildable, Contract, from_fx, kernels, loops
+from intarsia_loops.called import Called, KernelCall, called
+from intarsia_loops.level_text import parse_value, print_value
+from intarsia_loops.program import Extern
+
+KERNELS = """// dialect: kernels 1
+symbol s0 in [2, inf] from 'x.size(0)' hint 5
+graph(%x: f32[s0, 3], %w: f32[3, 3]) {
+  kernel[i0: s0, i1: 3] {
+    local %a: f32[s0, 3] = map[i0: s0, i1: 3] neg(load(%x, i0, i1))  # model.py:3 in f (neg)
+    %b: f32[s0, 3] = map[i0: s0, i1: 3] exp(load(%a, i0, i1))  # model.py:4 in f (exp)
+    %c: f32[s0, 3] = map[i0: s0, i1: 3] add(load(%b, i0, i1), load(%x, i0, i1))  # model.py:5 in f (add)
+  }
+  %d: f32[s0, 3] = extern aten.mm.default(%c, %w)  # model.py:6 in f (mm)
+  return (%b, %d)
+}
+"""
+
+
+def test_a_kernel_is_what_it_reads_and_writes():
+    program = from_fx(kernels.parse_ir(KERNELS))
+    seen = called(program)
+    first, second = seen.items
+    assert isinstance(first, KernelCall) and (first.outs, first.operands) == (("b", "c"), ("x",))
+    assert first.origins == program.items[0].origins
+    assert isinstance(second, Extern) and second == program.items[1]
+    assert set(program.buffers) - set(seen.buffers) == {"a"}
+    assert (seen.inputs, seen.outputs, seen.facts) == (program.inputs, program.outputs, program.facts)
+
+
+def test_nests_outside_of_kernels_are_refused():
+    text = "// dialect: loops 1\ngraph(%x: f32[4]) {\n  %y: f32[4] = map[i0: 4] neg(load(%x, i0))\n  return (%y,)\n}\n"
+    with pytest.raises(InvalidArgumentError, match="nest outside of kernels"):
+        called(from_fx(loops.parse_ir(text)))
+
+
+def _buildable() -> Buildable:
+    seen = called(from_fx(kernels.parse_ir(KERNELS)))
+    signature = Signature(inputs=(InputSpec("x"), InputSpec("w")), outputs=(Fresh(0), Fresh(1)))
+    contract = Contract(signature, (), Target(isa="scalar"), torch.device("cpu"))
+    return Buildable(seen, contract, KernelSource("int x;", "cpp"), "f")
+
+
+def test_its_text_reads_back():
+    value = Partition(_buildable())
+    text = print_value(value)
+    assert "%b: f32[s0, 3], %c: f32[s0, 3] = kernel(%x)  # model.py:3 in f (neg); model.py:4 in f (exp)" in text
+    back = parse_value(text)
+    assert print_value(back) == text
+    program = back.forward.program
+    assert isinstance(program, Called)
+    assert program == value.forward.program
+    assert [item.origins for item in program.items] == [item.origins for item in value.forward.program.items]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "error"),
+    [
+        ("kernel(%x)", "kernel(%q)", "a kernel reads %q, which is not defined"),
+        ("kernel(%x)", "kernel[i0: 4] {", r"expected '\('"),
+        ("= kernel(%x)", "= map[i0: 4] (%x)", "expected 'kernel', found 'map'"),
+        ("kernel(%x)", "kernel(%x!)", "unexpected character '!'"),
+    ],
+)
+def test_other_text_is_refused(before, after, error):
+    with pytest.raises(InvalidArgumentError, match=error):
+        parse_value(print_value(Partition(_buildable())).replace(before, after))
