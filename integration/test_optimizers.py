@@ -107,6 +107,65 @@ def test_steps_that_branch_on_their_counters(name, foreach):
     compare(lambda m: getattr(torch.optim, name)(m.parameters(), lr=0.01, weight_decay=0.1, foreach=foreach))
 
 
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("how", ["plain", "decayed", "maximized", "bfloat16"])
+def test_adafactor(how, foreach):
+    """It takes the larger of norms and constants; its products of matrices are library calls."""
+    keywords = {"decayed": {"weight_decay": 0.1}, "maximized": {"maximize": True, "d": 2.0}}.get(how, {})
+    dtype = torch.bfloat16 if how == "bfloat16" else torch.float32
+
+    def make(model):
+        return torch.optim.Adafactor(model.parameters(), lr=0.05, foreach=foreach, **keywords)
+
+    expected = train(make, lambda optimizer: optimizer.step, dtype=dtype)
+    actual = train(make, compiled_method, dtype=dtype)
+    tolerance = 2e-2 if how == "bfloat16" else 1e-5
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager) == (0, 0) and 0 < stats.graphs <= 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "Adagrad"])
+def test_fused_steps_of_half_types(name, dtype):
+    """Each is computed in float32 and rounded once, as eager's kernel does it."""
+
+    def make(model):
+        return getattr(torch.optim, name)(model.parameters(), lr=0.05, fused=True)
+
+    expected = train(make, lambda optimizer: optimizer.step, dtype=dtype)
+    torch.testing.assert_close(train(make, compiled_method, dtype=dtype), expected, rtol=2e-2, atol=2e-2)
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager, stats.extern_calls) == (0, 0, 0) and stats.graphs <= 2
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD", "Adagrad"])
+def test_fused_steps_with_a_scaler(name):
+    """The scaler hands its scale and what it found to the step, which divides, or does nothing."""
+    found = []
+    for way in ("eager", "compiled"):
+        model = make_model()
+        optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.05, fused=True)
+        if way == "compiled":
+            optimizer.step = compiled_method(optimizer)
+        scaler, losses = torch.amp.GradScaler("cpu", init_scale=8.0), []
+        for number in range(6):
+            torch.manual_seed(number)
+            optimizer.zero_grad()
+            loss = model(torch.randn(4, 8)).square().mean()
+            scaler.scale(loss).backward()
+            if number == 3:
+                model[0].weight.grad[0, 0] = float("inf")
+            scaler.step(optimizer)
+            scaler.update()
+            losses.append(loss.detach())
+        assert scaler.get_scale() == 4.0  # a step was skipped
+        found.append([*losses, *[p.detach() for p in model.parameters()]])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager) == (0, 0) and 0 < stats.graphs <= 3
+
+
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
 def test_muon():
     """Its products of matrices are library calls; the rate goes beside an update of a half type."""
@@ -301,12 +360,24 @@ def test_a_whole_step_of_training_in_one_function():
     assert (stats.fallbacks, stats.frames_eager) == (0, 0) and stats.graphs <= 3
 
 
-def test_what_branches_on_its_state_says_why():
-    optimizer = torch.optim.Adafactor(make_model().parameters())
-    for p in optimizer.param_groups[0]["params"]:
-        p.grad = torch.ones_like(p)
-    with pytest.raises(intarsia.UnsupportedError, match="item"):
-        compiled_method(optimizer)()
+def test_lbfgs_is_eagers_around_a_compiled_closure():
+    """It goes on or ends by the losses, numbers in Python; what it calls for them is compiled."""
+    found = []
+    for way in ("eager", "compiled"):
+        model = make_model()
+        optimizer = torch.optim.LBFGS(model.parameters(), max_iter=5)
+
+        def closure(model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = (model(torch.ones(4, 8)) - 1).square().mean()
+            loss.backward()
+            return loss
+
+        step = compiled_method(optimizer) if way == "compiled" else optimizer.step
+        losses = [step(closure).item() for _ in range(3)]
+        found.append([losses, [p.detach() for p in model.parameters()]])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+    assert intarsia.stats().graphs >= 1 and intarsia.stats().fallbacks == 0
 
 
 @pytest.mark.parametrize("name", ["AdamW", "RAdam", "ASGD"])

@@ -3,7 +3,8 @@
 A step asks for graph breaks around itself, for another compiler's sake, and reads its counters as Python numbers unless
 a compiler runs. Here its grad mode is a region of the graph, and a counter is a float64 tensor: what is computed from
 it rounds as Python's floats do. Where a step branches on such a number (RAdam, ASGD), the form of it is evaluated that
-is meant for graphs on a GPU, and chooses by `torch.where`.
+is meant for graphs on a GPU, and chooses by `torch.where`. Adafactor, which takes the larger of such numbers, is written
+out in `adafactor`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const
 from intarsia_pyeval.values.sequences import Items
 from intarsia_pyeval.values.signatures import arity
+from intarsia_tensorcapture.adafactor import STEPS as ADAFACTOR
 from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -123,6 +125,15 @@ def _without_branches(step: FunctionType, single: FunctionType) -> Any:
     return handle
 
 
+def _instead(written: FunctionType) -> Any:
+    """Return a handler that evaluates another function in place of a step."""
+
+    def handle(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        return do.call(tx, tx.live.wrap(written, None), args, keywords)
+
+    return handle
+
+
 def _unhandled(function: FunctionType) -> FunctionType:
     """Return a function that does the same, and has no handler."""
     code, defaults, cells = function.__code__, function.__defaults__, function.__closure__
@@ -143,4 +154,5 @@ HANDLERS: dict[Any, Any] = {
     _get_value: _counter,
     _stack_if_compiling: _same,
     **{step: _without_branches(step, single) for single, several in _BRANCHING for step in (single, several)},
+    **{step: _instead(written) for step, written in ADAFACTOR.items()},
 }

@@ -201,6 +201,8 @@ class Tensors(Extension):
         if kind in SYMBOLIC:
             return self.sizes.model(value)
         if not issubclass(kind, torch.Tensor):
+            if source is not None and issubclass(kind, torch.nn.Module):
+                self.sizes.modules[id(source)] = source
             return wrap_numpy(tx, value, source)
         if self.modes_active or not is_traced(value):
             return None
@@ -268,7 +270,7 @@ class Tensors(Extension):
 
     def number(self, tx: Tracer, value: int | float | str, source: Source) -> Value | None:
         """Model a number or text that is no constant."""
-        if not self.sizes.is_open(source):
+        if not self.sizes.is_open(source, type(value)):
             return None
         if isinstance(value, str):
             return texts.given(tx, value, source)

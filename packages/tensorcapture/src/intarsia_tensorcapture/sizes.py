@@ -47,6 +47,8 @@ __all__ = ["Sizes"]
 
 
 _LARGEST = 1 << 48  # small enough for a few products to fit 64 bits
+_ITEMS = (ItemSource, DictItemSource)
+_ATTRIBUTES = (AttributeSource, PlainAttributeSource)
 _RESERVED = frozenset({"cell", "dict", "globals", "modules", "type"})  # they have a meaning in the text of a source
 
 
@@ -77,6 +79,7 @@ class Sizes:
         self.computed: dict[Any, Value] = {}  # the same -> the number in it, where it is known
         self.shown_data: set[int] = set()  # memory that `data` shows: writes to it are not counted
         self.said: dict[TensorValue, list[Any]] = {}  # 0-dim tensor -> comparisons that the program relied on
+        self.modules: dict[int, Source] = {}  # id of a source -> the source, where a module is
         self.in_tensors: dict[TensorValue, SymbolicNumber] = {}  # 0-dim tensor -> the number in it, used as a size
         if symbols.enabled:
             self.env = ShapeEnv()
@@ -86,10 +89,22 @@ class Sizes:
             self.mode.allow_scalar_outputs = False
             self.table = SymbolTable(plugin.graph, self.env)
 
-    def is_open(self, source: Source) -> bool:
-        """Tell whether a number changed before, or is an argument where every number is a symbol."""
+    def is_open(self, source: Source, cls: type) -> bool:
+        """Tell whether a number changed before, or is an argument or an int in one where every number is a symbol.
+
+        What a module has is fixed in any case: of its many numbers few ever change.
+        """
         asked = self.symbolic
-        return source in asked.numbers or (asked.every and _is_argument(source))
+        return source in asked.numbers or (asked.every and self._is_given(source, within_objects=cls is int))
+
+    def _is_given(self, source: Source, *, within_objects: bool) -> bool:
+        """Tell whether something is an argument, an item of one, or an attribute of what is no module."""
+        followed = (*_ITEMS, *_ATTRIBUTES) if within_objects else _ITEMS
+        while isinstance(source, followed):
+            source = source.base
+            if id(source) in self.modules:
+                return False
+        return isinstance(source, ArgumentSource)
 
     def need_env(self) -> ShapeEnv:
         """Return the environment.
@@ -305,10 +320,3 @@ def _readable(source: Source | None) -> bool:
         case TypeSource(base=base) | ArraySource(base=base):
             return _readable(base)
     return False
-
-
-def _is_argument(source: Source) -> bool:
-    """Tell whether something is an argument, or an item of one."""
-    while isinstance(source, (ItemSource, DictItemSource)):
-        source = source.base
-    return isinstance(source, ArgumentSource)

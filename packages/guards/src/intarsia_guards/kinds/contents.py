@@ -199,6 +199,12 @@ class HeldLength(SourceGuard[LengthGuard]):
             return "of length unknown"
 
     def remedy(self, actual: Any) -> str:
+        if type(actual) is list and len(actual) > self.length:
+            return (
+                f"{self.source} grows, and its length is compiled in: write to one tensor that is long enough, at an "
+                "index that is a tensor, or do what reads all of the list outside of what is compiled; appending alone "
+                "compiles nothing again"
+            )
         return _same_contents(self.source)
 
 
