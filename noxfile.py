@@ -91,7 +91,10 @@ def mutants(session: nox.Session) -> None:
 # ---- package tests ---------------------------------------------------------------------------------------------
 
 # pages whose examples need no more than torch and transformers
-GUIDES = ("from-torch-compile", "training-loops", "distributed", "generation", "freezing", "report", "export")
+GUIDES = (
+    *("from-torch-compile", "recompiles", "training-loops", "checkpoints", "profiling", "distributed", "generation"),
+    *("serving", "freezing", "report", "export"),
+)
 TEST_TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy")
 
 
@@ -303,11 +306,12 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def frameworks(session: nox.Session) -> None:
-    """Train with Lightning, Trainer, Accelerate and timm, leave as ONNX models, and run the pages about them."""
-    onnx = ("onnx", "onnxscript", "onnxruntime", "onnx2torch")
-    install_everything(session, *TEST_TOOLS, *onnx, "transformers", "accelerate", "lightning", "torchmetrics", "timm")
+    """Train with Lightning, Trainer, Accelerate and timm, serve, leave as ONNX models, and run the pages about them."""
+    others = ("onnx", "onnxscript", "onnxruntime", "onnx2torch", "scikit-learn", "fastapi", "uvicorn")
+    install_everything(session, *TEST_TOOLS, *others, "transformers", "accelerate", "lightning", "torchmetrics", "timm")
     session.run("python", "-m", "pytest", "integration/frameworks", *session.posargs)
-    session.run("python", "tools/readme_example.py", "docs/lightning.md", "docs/trainer.md")
+    pages = (f"docs/{name}.md" for name in ("lightning", "trainer", "accelerate"))
+    session.run("python", "tools/readme_example.py", *pages)
 
 
 @nox.session

@@ -74,10 +74,10 @@ def test_few_graphs(fresh, kind, dynamic):
 
 
 def test_a_static_cache_of_changing_length(fresh):
-    """The cache's length is a constant at first, and a symbol from the second one on; a batch of one is apart."""
+    """The cache's length is a symbol, as sizes are: an object that calls are given has it; a batch of one is apart."""
     model = language_model()
     fast = intarsia.compile(copy.deepcopy(model), options=RAISE)
-    for requests, most in (([r for r in REQUESTS if r[0] > 1], 4), (REQUESTS, 5)):
+    for requests, most in (([r for r in REQUESTS if r[0] > 1], 2), (REQUESTS, 4)):
         for batch, length in requests:
             expected = generate(model, batch, length, do_sample=False, cache_implementation="static")
             actual = generate(fast, batch, length, do_sample=False, cache_implementation="static")
@@ -89,13 +89,14 @@ def test_many_requests_of_random_sizes(fresh):
     model = language_model(n_layers=1)
     fast = intarsia.compile(copy.deepcopy(model), options=RAISE)
     draw = random.Random(0)
-    for number in range(200):
+    for number in range(1000):
         if number == 40:
             warm = intarsia.stats()
         batch, length = draw.randint(1, 4), draw.randint(2, 40)
         keywords = {"steps": 2, "do_sample": number % 2 == 1}
         actual = generate(fast, batch, length, **keywords)
-        assert torch.equal(actual, generate(model, batch, length, **keywords)), number
+        if number % 20 < 2:  # one greedy, one sampled
+            assert torch.equal(actual, generate(model, batch, length, **keywords)), number
     assert intarsia.stats() == warm and warm.graphs <= 4
     assert warm.frames_compiled > 0 and warm.frames_eager == warm.fallbacks == 0
 

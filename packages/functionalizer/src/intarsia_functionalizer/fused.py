@@ -4,8 +4,8 @@ Each step is what the CPU's kernels compute: corrections of the bias in float64,
 parameters, or for half types in float32, rounded where it is kept. A gradient scaler's scale is divided out of the
 gradients, which keep the quotients; a step that it skips keeps everything. Other devices stay whole.
 
-Differs: torch's own SGD of half types, up to 2.13 at least, writes a parameter's last few elements only, and fills momenta
-from memory that nothing was written to; here it does for them what it does for float32.
+Differs: torch's own SGD of half types, up to 2.13 at least, writes a parameter's last few elements only, and fills
+momenta from memory that nothing was written to; here it does for them what it does for float32.
 """
 
 from __future__ import annotations

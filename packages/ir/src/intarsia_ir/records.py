@@ -275,8 +275,8 @@ class Symbolic:
     Args:
         sizes: Where a tensor is -> those of its dimensions whose size is a symbol.
         numbers: Where Python numbers and texts are that aren't constants: an int becomes a symbol, a float an input.
-        every: All sizes of tensors that the caller passes, and all ints among the arguments, are symbols too, as those in
-            objects are that are no modules.
+        every: All sizes of tensors that the caller passes are symbols too, and all ints among the arguments and in
+            objects there, but in modules.
         strides: Where a tensor is -> those of its dimensions whose stride is one, unless it is a product of sizes.
 
     Example:

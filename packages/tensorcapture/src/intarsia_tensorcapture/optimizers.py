@@ -3,8 +3,8 @@
 A step asks for graph breaks around itself, for another compiler's sake, and reads its counters as Python numbers unless
 a compiler runs. Here its grad mode is a region of the graph, and a counter is a float64 tensor: what is computed from
 it rounds as Python's floats do. Where a step branches on such a number (RAdam, ASGD), the form of it is evaluated that
-is meant for graphs on a GPU, and chooses by `torch.where`. Adafactor, which takes the larger of such numbers, is written
-out in `adafactor`.
+is meant for graphs on a GPU, and chooses by `torch.where`. Adafactor, which takes the larger of such numbers, is
+written out in `adafactor`.
 """
 
 from __future__ import annotations
