@@ -70,8 +70,9 @@ def _step(
 ) -> None:
     if scaling[0] is not None or scaling[1] is not None:
         raise AssertionError(_REFUSED)
-    if eps1 is None and params:
-        eps1 = torch.finfo(params[0].dtype).eps  # the first one's is that of all, in eager
+    if not params:
+        return
+    least = torch.finfo(params[0].dtype).eps if eps1 is None else eps1  # the first one's is that of all, in eager
     for index, param in enumerate(params):
         grad = -grads[index] if maximize else grads[index]
         state_steps[index].add_(1)
@@ -84,14 +85,14 @@ def _step(
         size = torch.where(size > eps2, size, eps2) * rate
         if weight_decay != 0:
             param.mul_(1 - lr * weight_decay)
-        estimate = _estimate(grad, row_vars[index], col_vars[index], variances[index], decay, eps1)
-        update = estimate.clamp_(min=eps1 * eps1).rsqrt_().mul_(grad)
+        estimate = _estimate(grad, row_vars[index], col_vars[index], variances[index], decay, least)
+        update = estimate.clamp_(min=least * least).rsqrt_().mul_(grad)
         length = update.norm(2).to(torch.float64) / (update.numel() ** 0.5 * d)
         add(param, update, -size / torch.where(length > 1.0, length, 1.0))
 
 
 def _estimate(
-    grad: Tensor, rows: Tensor | None, columns: Tensor | None, variance: Tensor | None, decay: Tensor, eps: Any
+    grad: Tensor, rows: Tensor | None, columns: Tensor | None, variance: Tensor | None, decay: Tensor, least: float
 ) -> Tensor:
     """Move the averages of squares on, and return what they say of each element."""
     if grad.dim() <= 1:
@@ -104,7 +105,7 @@ def _estimate(
     for dim, average in ((-1, rows), (-2, columns)):
         squares = torch.norm(grad, dim=dim, keepdim=True).square_().div_(grad.size(dim))
         _average(average, squares, decay)
-    return (rows @ columns).div_(rows.mean(dim=-2, keepdim=True).clamp_(min=eps))
+    return (rows @ columns).div_(rows.mean(dim=-2, keepdim=True).clamp_(min=least))
 
 
 def _average(average: Tensor, new: Tensor, weight: Tensor) -> None:
