@@ -94,6 +94,26 @@ def calls_of(*sizes):
     return [((torch.randn(size, 8),), {}) for size in sizes]
 
 
+class Gated(torch.nn.Module):
+    """One of two branches, with weights of the module and a tensor that the graph holds itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.yes, self.no = torch.nn.Linear(8, 4), torch.nn.Linear(8, 4)
+        self.register_buffer("offset", torch.arange(4.0))
+
+    def forward(self, x):
+        scales = torch.tensor([1.0, 2.0, 3.0, 4.0])
+        y = torch.cond(x.sum() > 0, lambda x: self.yes(x).relu() * scales, lambda x: self.no(x) + self.offset, (x,))
+        return y * 2, x + 1
+
+
+def looped(x, limit):
+    start = (torch.zeros((), dtype=torch.int64), x)
+    count, y = torch.while_loop(lambda i, y: i < limit, lambda i, y: (i + 1, y * 1.5 + x), start)
+    return count, y.sum(0)
+
+
 # name -> (what is made, its example, dynamic_shapes, further calls)
 PROGRAMS = {
     "module": (Net, ((torch.randn(5, 8),), {}), {"x": {0: BATCH}}, calls_of(1, 2, 5, 256)),
@@ -132,6 +152,18 @@ PROGRAMS = {
     "training mode": (Normed, ((torch.randn(6, 8),), {}), {"x": {0: Dim("n", min=2)}}, calls_of(4, 6)),
     "globals": (lambda: from_globals, ((torch.arange(4),), {}), {"i": {0: BATCH}}, [((torch.tensor([7]),), {})]),
     "method": (lambda: Net().eval().forward, ((torch.randn(2, 8),), {}), None, []),
+    "branches": (
+        Gated,
+        ((torch.ones(3, 8),), {}),
+        {"x": {0: BATCH}},
+        [((sign * torch.ones(n, 8),), {}) for n in (1, 4) for sign in (1, -1)],
+    ),
+    "loop": (
+        lambda: looped,
+        ((torch.ones(2, 3), torch.tensor(3)), {}),
+        None,
+        [((torch.ones(2, 3), torch.tensor(n)), {}) for n in (0, 5)],
+    ),
     "compiled": (lambda: intarsia.compile(Net()), ((torch.randn(2, 8),), {}), None, []),
 }  # fmt: skip
 
@@ -197,6 +229,11 @@ def test_an_input_may_come_back_as_itself_and_is_written_in_place():
     assert same is x
     assert view.data_ptr() == x.data_ptr()
     torch.testing.assert_close(x, torch.full((2, 2), 3.0))
+
+
+def test_calls_with_graphs_run_from_python_alone():
+    (variant,) = intarsia.export(Gated(), (torch.ones(3, 8),)).variants
+    assert (variant.plan, variant.no_plan) == ("", "a call of cond has graphs of its own")
 
 
 # ---- what is refused at the export -----------------------------------------------------------------------------
@@ -414,6 +451,16 @@ def test_an_exported_program_of_torchs():
             torch.testing.assert_close(program(x, extra=extra), exported.module()(x, extra=extra))
     with pytest.raises(InvalidArgumentError, match="and both are"):
         program(torch.randn(3, 8), extra={"a": [torch.ones(4, 1)]})
+
+
+@pytest.mark.peer
+def test_an_exported_program_with_branches():
+    model = Gated()
+    exported = torch.export.export(model, (torch.ones(3, 8),))
+    program = intarsia_export.program_of(intarsia.export(exported))
+    for x in (torch.ones(3, 8), -torch.ones(3, 8)):
+        with torch.no_grad():
+            equal(program(x), model(x))
 
 
 # ---- without Python --------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from intarsia_export.trees import leaves_of
 from intarsia_ir.aten import effects
 from intarsia_ir.dtypes import dtype_from_name, itemsize
 from intarsia_ir.guards import OverlapGuard, TensorGuard
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import (
     AliasOfInput,
     AliasOfOutput,
@@ -196,6 +197,8 @@ class _Writer:
                 raise NoPlanError("it checks a number that it computes")
             yield f"require {postfix(f'({condition.left}) {condition.op} ({condition.right})')} {quote(message)}"
             return
+        if isinstance(item.target, HigherOrderOp):
+            raise NoPlanError(f"a call of {item.target.name} has graphs of its own")
         if any(name and name not in self.program.buffers for name in item.outs):
             raise NoPlanError(f"{item.target} gives a size that depends on data")
         schema = item.target._schema

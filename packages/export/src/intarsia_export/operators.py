@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
-from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_loops.called import Called
 from intarsia_loops.program import Extern
@@ -15,21 +17,18 @@ __all__ = ["check_operators", "operator_schemas"]
 
 
 def operator_schemas(programs: Iterable[Called]) -> tuple[str, ...]:
-    """Return the schemas of what programs call, sorted.
+    """Return the schemas of what programs call, sorted; those of the graphs that calls hold are among them."""
+    items = (item for program in programs for item in program.items if isinstance(item, Extern))
+    return tuple(sorted({schema for item in items for schema in _schemas(item.target)}))
 
-    Raises:
-        UnsupportedError: `export.subgraph`: a call has graphs of its own.
-    """
-    found = set()
-    for item in (item for program in programs for item in program.items if isinstance(item, Extern)):
-        if isinstance(item.target, HigherOrderOp):
-            raise UnsupportedError(
-                f"a call of {item.target.name} has graphs of its own, which an artefact can't hold yet",
-                code="export.subgraph",
-                where=getattr(item, "origins", ())[:1],
-            )
-        found.add(str(item.target._schema))
-    return tuple(sorted(found))
+
+def _schemas(target: Any) -> Iterator[str]:
+    if isinstance(target, OpOverload):
+        yield str(target._schema)
+    elif isinstance(target, HigherOrderOp):
+        for graph_module in target.programs:
+            for node in graph_module.graph.nodes:
+                yield from _schemas(node.target)
 
 
 def check_operators(schemas: Iterable[str]) -> None:

@@ -22,6 +22,7 @@ import torch
 
 from intarsia_ir import aten
 from intarsia_ir.higher_order import HigherOrderOp
+from intarsia_loops.called import Called
 from intarsia_loops.program import Extern, Program
 
 __all__ = ["GRAPH", "read_higher_order", "subgraph_constants", "target_text"]
@@ -51,12 +52,12 @@ def read_higher_order(
     return HigherOrderOp(name, programs, options)
 
 
-def subgraph_constants(program: Program) -> Mapping[str, torch.Tensor]:
+def subgraph_constants(program: Program | Called) -> Mapping[str, torch.Tensor]:
     """Return the tensors that graphs of higher-order ops hold, by the names under which they are read back."""
     return dict(_constants(program))
 
 
-def _constants(program: Program) -> Iterator[tuple[str, torch.Tensor]]:
+def _constants(program: Program | Called) -> Iterator[tuple[str, torch.Tensor]]:
     for item in program.items:
         if isinstance(item, Extern) and isinstance(item.target, HigherOrderOp):
             for number, graph in enumerate(item.target.programs):

@@ -108,7 +108,7 @@ def _buildable_lines(value: Buildable, opaque: Opaque) -> tuple[list[str], dict[
     device, target, *rest = _contract(value.contract, opaque)
     graph = program_text(value.program, "kernels").splitlines()
     lines = [device, target, f"name {value.name!r}", *rest, *graph, *_source_lines(value.source, opaque)]
-    return lines, dict(value.program.constants)
+    return lines, {**value.program.constants, **subgraph_constants(value.program)}
 
 
 def _contract(contract: Contract, opaque: Opaque) -> list[str]:
