@@ -227,8 +227,10 @@ def test_options_of_fsdp2(tmp_path, options):
     check(ranks.run(trained, tmp_path, "fsdp2", "gpt2", keywords, 6, False), graphs=4, tolerance=tolerance)
 
 
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("engine", WAYS)
-def test_four_processes(tmp_path, engine):
-    needs("gpt2")
-    found = ranks.run(trained, tmp_path, engine, "gpt2", {}, STEPS, False, ranks=4, seconds=500)
-    check(found, graphs={"ddp": 1, "fsdp2": 4}[engine])
+def test_four_processes(tmp_path, engine, name):
+    needs(name)
+    found = ranks.run(trained, tmp_path, engine, name, {}, STEPS, False, ranks=4, seconds=600)
+    graphs = {"ddp": 1, "fsdp2": {"gpt2": 4, "resnet": 8}[name]}[engine]
+    check(found, graphs=graphs, tolerance=TOLERANCES[name])

@@ -72,13 +72,15 @@ def code_under(
 def library_code(ours: tuple[str, ...]) -> Callable[[CodeType], bool]:
     """Return a predicate: whether code is a library's: of torch, numpy, the standard library, or packages of ours.
 
-    The layers of torch.nn are no library in this sense: their `forward` is user code in all but name.
+    The layers of torch.nn, and the module that puts one in a checkpoint, are no library in this sense: their `forward`
+    is user code in all but name.
 
     Args:
         ours: Top-level packages: eager calls the backward half of a compiled graph while user code is captured.
     """
     torch_, modules = os.path.dirname(torch.__file__), os.path.join(os.path.dirname(torch.__file__), "nn", "modules")
-    in_torch = code_under([torch_, "<frozen ", "<intarsia "], packages=(*ours, "numpy"), but=[modules])
+    wrappers = os.path.join(torch_, "distributed", "algorithms", "_checkpoint")
+    in_torch = code_under([torch_, "<frozen ", "<intarsia "], packages=(*ours, "numpy"), but=[modules, wrappers])
     in_library = code_under([sysconfig.get_path("stdlib")], but=[sysconfig.get_path("purelib")])
     # Module.__call__ runs hooks and must stay as it is; what it calls is captured
     plumbing = {os.path.join(modules, "module.py"), os.path.join(modules, "lazy.py")}

@@ -150,6 +150,7 @@ INLINED = (
     "torch.backends",
     "torch.compiler",
     "torch.distributed._functional_collectives",
+    "torch.distributed.algorithms._checkpoint",
     "torch.distributions",
     "torch.export._tree_utils",
     "torch.export._unlift",
