@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-__all__ = ["DEAD", "Held", "hold", "hold_constant"]
+__all__ = ["DEAD", "Held", "hold", "hold_constant", "is_layout"]
 
 DEAD = type("Dead", (), {"__repr__": lambda self: "<an object that no longer exists>"})()
 """What a reference to a freed object gives: it is no object that a program can have."""
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _PLACEMENTS = "torch.distributed.tensor.placement_types"  # of which each class holds numbers and texts
+_SPECS = "torch.distributed.tensor._dtensor_spec"  # how a `DTensor` is laid out: what makes it in a graph holds it too
 _LASTING = frozenset(["builtins", "torch", "math", "operator", "_operator", "types"])
 
 
@@ -87,9 +88,14 @@ def _all_alive(kind: type, elements: tuple[Held[Any], ...]) -> Any:
     return None if any(value is DEAD for value in values) else kind(values)
 
 
+def is_layout(value: Any) -> bool:
+    """Tell whether a value says how a `DTensor` is laid out: of a class of torch's, which compares by value."""
+    return type(value).__module__ in (_PLACEMENTS, _SPECS)
+
+
 def _stays(value: Any) -> bool:
     """Whether a value may be kept alive without harm."""
-    if type(value) in _PLAIN or type(value).__module__ == _PLACEMENTS:
+    if type(value) in _PLAIN or is_layout(value):
         return True
     if isinstance(value, (type, types.BuiltinFunctionType, types.FunctionType)):
         return str(getattr(value, "__module__", "")).partition(".")[0] in _LASTING

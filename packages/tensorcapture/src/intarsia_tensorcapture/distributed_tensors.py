@@ -35,6 +35,7 @@ __all__ = [
     "is_memo",
     "is_mesh",
     "is_placement",
+    "is_spec",
     "refuse_repeated",
 ]
 
@@ -54,6 +55,14 @@ _OF_NUMBERS = frozenset({"Replicate", "Shard", "_StridedShard", "Partial"})
 def is_constant_placement(kind: type) -> bool:
     """Tell whether placements of a class hold nothing but numbers and texts: equal ones are laid out alike."""
     return is_placement(kind) and kind.__name__ in _OF_NUMBERS
+
+
+def is_spec(kind: type) -> bool:
+    """Tell whether objects of a class say how a `DTensor` is laid out: one that a tensor has is never changed.
+
+    Torch itself finds what an operation does with one by its value.
+    """
+    return kind.__name__ == "DTensorSpec" and kind.__module__ == "torch.distributed.tensor._dtensor_spec"
 
 
 def is_memo(kind: type, name: str) -> bool:

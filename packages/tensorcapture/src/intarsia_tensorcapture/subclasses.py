@@ -34,7 +34,7 @@ from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.functions import BoundMethod
 from intarsia_shapes import marks_of
 from intarsia_tensorcapture.described import facts_of, tensors_in
-from intarsia_tensorcapture.distributed_tensors import is_constant_placement, is_memo, is_mesh
+from intarsia_tensorcapture.distributed_tensors import is_constant_placement, is_memo, is_mesh, is_spec
 from intarsia_tensorcapture.scopes import apart
 from intarsia_tensorcapture.subclass_gradients import with_history
 from intarsia_tensorcapture.tables import ATOM_TYPES
@@ -146,6 +146,9 @@ def _rely_on(plugin: Recording, value: Any, source: Source) -> None:
         tx.guards.add(IdentityGuard, source, value)
     elif is_constant_placement(kind):
         tx.guards.add(ConstantGuard, source, value)
+    elif is_spec(kind) and all(map(is_constant_placement, map(type, value.placements))):
+        tx.guards.add(ConstantGuard, source, value)  # equal ones may be of different meshes, whose groups differ
+        tx.guards.add(IdentityGuard, tx.sources.attribute(source, "mesh"), value.mesh)
     elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
         tx.guards.add(TypeGuard, source, kind)
         for index, item in enumerate(value):

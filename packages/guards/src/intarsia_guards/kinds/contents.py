@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from intarsia_guards import lookup, meaning
 from intarsia_guards.frame import Frame, fetch
-from intarsia_guards.held import Held, hold, hold_constant
+from intarsia_guards.held import Held, hold, hold_constant, is_layout
 from intarsia_guards.rows import SourceGuard
 from intarsia_guards.words import brief
 from intarsia_ir.guards import (
@@ -68,7 +68,7 @@ class HeldConstant(SourceGuard[ConstantGuard]):
             writer.call(self.holds_alone, v)
         elif expected is None or type(expected) is bool:
             writer.check("IS", v, 0, expected)
-        elif type(expected) in (int, str, bytes):
+        elif type(expected) in (int, str, bytes) or is_layout(expected):
             writer.check("EQUAL", v, 0, expected)
         elif type(expected) is float:
             writer.check("FLOAT", v, 0, expected)

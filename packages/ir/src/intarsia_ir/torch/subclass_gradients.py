@@ -43,6 +43,14 @@ def gradient_parts(gradient: torch.Tensor) -> tuple[Wrap | None, tuple[torch.Ten
     return wrap, parts
 
 
+def _applied(function: type[torch.autograd.Function], *args: Any) -> Any:
+    """Apply a function where gradients are on: a model has hundreds of parameters, and each goes through here."""
+    if torch.is_grad_enabled():
+        return function.apply(*args)  # type: ignore[no-untyped-call]
+    with torch.enable_grad():
+        return function.apply(*args)  # type: ignore[no-untyped-call]
+
+
 class _Named:
     """What a node calls, under a name that a graph can print."""
 
@@ -71,8 +79,8 @@ class Carriers(_Named):
             stride: Strides of its gradient.
             metadata: Sizes, dtype and device of each part of its gradient.
         """
-        with torch.enable_grad():  # a region of the program may need gradients where the call itself is made without
-            return _Carriers.apply(whole, self.gradient, size, stride, metadata)  # type: ignore[no-untyped-call]
+        # a region of the program may need gradients where the call itself is made without
+        return _applied(_Carriers, whole, self.gradient, size, stride, metadata)
 
 
 class _Carriers(torch.autograd.Function):
@@ -116,8 +124,7 @@ class LinkedWrap(_Named):
     def __call__(self, size: Any, stride: Any, *tensors: torch.Tensor) -> Any:
         """Return the tensor, made of the first tensors, with the others as carriers of its gradient."""
         parts, carriers = tensors[: self.n_parts], tensors[self.n_parts :]
-        with torch.enable_grad():
-            return _Linked.apply(self, size, stride, parts, *carriers)  # type: ignore[no-untyped-call]
+        return _applied(_Linked, self, size, stride, parts, *carriers)
 
 
 class _Linked(torch.autograd.Function):
@@ -176,8 +183,7 @@ class Reassembled(_Named):
             UnsupportedError: In the backward pass: its gradient is of another class, or holds something else, than
                 the tensor, and the class has no `__coerce_same_metadata_as_tangent__` for it.
         """
-        with torch.enable_grad():
-            return _Reassembled.apply(self.wrap, size, stride, *parts)  # type: ignore[no-untyped-call]
+        return _applied(_Reassembled, self.wrap, size, stride, *parts)
 
 
 class _Reassembled(torch.autograd.Function):

@@ -47,13 +47,15 @@ class Wrap:
 
     def __init__(self, cls: Any, names: Sequence[str], context: Any, others: Mapping[str, Any] | None = None) -> None:
         self.cls, self.names, self.context, self.others = cls, tuple(names), context, dict(others or {})
+        # the layout of the `DTensor` made last: to make an equal one takes longer than the tensor, as does its hash
+        self._last: tuple[tuple[Any, Any], Any] | None = None
         self.__name__ = self.__qualname__ = f"wrap_{cls.__name__}"
         self.__module__ = cls.__module__
 
     @property
     def communicates(self) -> bool:
         """Tell whether operations on the tensor may exchange data with other processes."""
-        return "device_mesh" in self.others
+        return "device_mesh" in self.others or _is_dtensor(self.cls)  # up to torch 2.12 the mesh is in its layout
 
     @classmethod
     def of(cls, whole: Any) -> Wrap:
@@ -78,8 +80,23 @@ class Wrap:
             stride: Its strides, in elements.
             inner: Its inner tensors, in the order of `names`.
         """
+        if self._last is not None and self._last[0] == (size, stride):
+            return self.cls(inner[0], self._last[1], requires_grad=False)
         parts = self.others | dict(zip(self.names, inner, strict=True))
-        return self.cls.__tensor_unflatten__(parts, self.context, torch.Size(size), tuple(stride))
+        made = self.cls.__tensor_unflatten__(parts, self.context, torch.Size(size), tuple(stride))
+        if _is_laid_out(made) and all(type(number) is int for number in (*size, *stride)):
+            self._last = (size, stride), made._spec
+        return made
+
+
+def _is_laid_out(made: Any) -> bool:
+    """Tell whether a tensor is a `DTensor` that needs no gradient."""
+    return _is_dtensor(type(made)) and not made.requires_grad
+
+
+def _is_dtensor(cls: Any) -> bool:
+    """Tell whether a class is `DTensor`, which nothing here imports: programs without one go without its modules."""
+    return cls.__name__ == "DTensor" and cls.__module__.startswith("torch.distributed.tensor")
 
 
 class Applied:
