@@ -119,6 +119,31 @@ def asynchronous(rank, x):
     return y + z
 
 
+def gathered_meanwhile(rank, x):
+    outputs = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    works = [dist.all_gather(outputs, x + rank, async_op=True), dist.broadcast(x, src=0, async_op=True)]
+    z = x.new_ones(4, 4) - rank
+    done = [work.wait() for work in works]
+    return torch.stack(outputs) + z, x + 1, all(done), works[0].is_completed()
+
+
+def never_waited_for(rank, x):
+    """What is written is there behind a barrier of gloo, which comes after it."""
+    y = x * (rank + 1)
+    dist.all_reduce(y, async_op=True)
+    dist.barrier()
+    return y + 1
+
+
+def waited_for_later(rank, x):
+    y = x * (rank + 1)
+    work = dist.all_reduce(y, async_op=True)
+    dist.barrier()
+    z = x - 1
+    work.wait()
+    return y + z
+
+
 def passed_on(rank, x):
     y = x * 2 + rank
     if rank == 0:
@@ -174,8 +199,18 @@ WHOLE = (
     of_a_mesh,
     uneven,
     sent_by_one,
+    asynchronous,
+    gathered_meanwhile,
 )
 #: What has a part that no graph holds.
-BROKEN = (asynchronous, passed_on, between_barriers, reduced_for_one, not_contiguous, checkpointed)
+BROKEN = (
+    never_waited_for,
+    waited_for_later,
+    passed_on,
+    between_barriers,
+    reduced_for_one,
+    not_contiguous,
+    checkpointed,
+)
 #: What has gradients.
 GRADED = (twice, of_functions, of_columns, checkpointed, sent_by_one)

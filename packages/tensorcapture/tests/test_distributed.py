@@ -140,13 +140,6 @@ def test_meshes_are_guarded_constants():
     assert not capture.breaks
 
 
-def asynchronous(x):
-    y = x * 2
-    work = dist.all_reduce(y, async_op=True)
-    work.wait()
-    return y + 1
-
-
 def not_contiguous(x):
     y = (x * 2).t()
     dist.all_reduce(y.t())
@@ -202,7 +195,6 @@ def waits_for_input(x):
 
 
 BREAKING = (
-    asynchronous,
     not_contiguous,
     with_gradients,
     without_gradient,
@@ -243,7 +235,7 @@ def test_sending_to_one_process_breaks():
     executor = Executor()
     with pytest.raises(ValueError, match="rank"):  # eager's own: there is no other process
         executor.call(fn, X)
-    assert [b.code for b in executor.captures[0].breaks] == ["tracer.call"]
+    assert [b.code for b in executor.captures[0].breaks] == ["tracer.collective"]
 
 
 def test_another_group_is_another_program(tmp_path):
@@ -253,3 +245,72 @@ def test_another_group_is_another_program(tmp_path):
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/again", rank=0, world_size=1)
     torch.testing.assert_close(executor.call(all_reduce, X), X * 2 + 1)
     assert len(executor.captures) == 2
+
+
+def waited_for(x):
+    y = x * 2
+    work = dist.all_reduce(y, async_op=True)
+    z = x + 1
+    return y.add(z) if work.wait() else z
+
+
+def asked(x):
+    y = x * 2
+    work = dist.all_reduce(y, async_op=True)
+    while not work.is_completed():
+        pass
+    return y + 1, work.is_success(), work.result()[0] is y
+
+
+def left_to_the_end(x):
+    dist.all_reduce(x, async_op=True)
+    return 3
+
+
+def returned(x):
+    y = x * 2
+    return y, dist.all_reduce(y, async_op=True)
+
+
+@pytest.mark.parametrize("fn", [waited_for, asked, left_to_the_end])
+def test_what_is_begun_is_waited_for_in_the_graph(fn):
+    executor = Executor()
+    given, expected = X.clone(), X.clone()
+    torch.testing.assert_close(executor.call(fn, given), fn(expected))
+    assert torch.equal(given, expected)
+    (capture,) = executor.captures
+    assert not capture.breaks
+    names = [getattr(n.target, "__name__", str(n.target)) for n in capture.graph_module.graph.nodes]
+    assert sum("wait_tensor" in name for name in names) == 1, names
+
+
+def test_what_is_returned_is_done_and_answers_as_a_work_does():
+    executor = Executor()
+    y, work = executor.call(returned, X.clone())
+    assert torch.equal(y, X * 2) and work.wait() is work.is_completed() is True
+    assert work.get_future().wait()[0] is y
+    assert not executor.captures[0].breaks
+
+
+def test_what_is_waited_for_behind_a_break_is_done_before_it():
+    def fn(x):
+        y = x * 2
+        work = dist.all_reduce(y, async_op=True)
+        dist.barrier()
+        work.wait()
+        return y + 1
+
+    executor = Executor()
+    torch.testing.assert_close(executor.call(fn, X.clone()), fn(X.clone()))
+    assert executor.captures[0].breaks and executor.captures[0].graph_module is not None
+
+
+REASONS = [(reduced, "reduce is called: one process"), (gathered_objects, "objects"), (barrier, "barrier is called")]
+
+
+@pytest.mark.parametrize(("fn", "reason"), REASONS)
+def test_a_break_says_what_was_called_and_why_it_breaks(fn, reason):
+    executor = Executor()
+    executor.call(fn, X.clone())
+    broken = executor.captures[0].breaks[0]
+    assert broken.code == "tracer.collective" and reason in broken.reason and broken.remedy

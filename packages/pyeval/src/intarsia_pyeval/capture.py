@@ -284,6 +284,7 @@ class Attempts:
             return self._native(graph_break("tracer.depth", "the evaluator ran out of stack", tx.frames.origin()))
         else:
             _check_awaited(tx, tx.steps.now + 1)
+            tx.extension.before_end(tx)
             linkable, graph = assemble_return(tx, frame, value, self.hole)
             return self._captured(tx, linkable, graph, ())
         self.broken = self.broken or found
@@ -309,6 +310,7 @@ class Attempts:
             return self._native(broken)
         if frame.gave_locals is not None and asks_for_locals(self.code) > 1:
             return self._native(broken)  # what is asked for once more is the dict of this frame
+        tx.extension.before_end(tx)
         force = self.force or tx.extension.answers_differ()
         if tx.extension.position() == 0 and not force:
             native = assemble_native(frame, self.number, told=self._is_told(frame))

@@ -170,6 +170,9 @@ class Extension:
         """
         return None
 
+    def before_end(self, tx: Tracer) -> None:
+        """Record what is due once nothing more of the program is evaluated."""
+
     def finish(self, tx: Tracer, results: Sequence[Value]) -> Graph | None:
         """Close the graph: `results` are the recorded values that live on. None when nothing was recorded."""
         return None

@@ -17,7 +17,7 @@ KINDS: dict[str, tuple[str, str]] = {
     ),
     "tracer.collective": (
         "a call that exchanges data with other processes in a way that a graph can't hold",
-        "use collectives that wait, on tensors without gradients, or torch.distributed._functional_collectives",
+        "use collectives of contiguous tensors without gradients, or torch.distributed._functional_collectives",
     ),
     "tracer.data_dependent": (
         "an operation whose result depends on the data of a tensor",

@@ -2,56 +2,109 @@
 
     dist.all_reduce(x)        ->   x.copy_(wait_tensor(all_reduce(x, "sum", "0")))
 
-What is read is read without its history, as eager reads it: the collectives of `torch.distributed` have no gradients.
-Each makes the one call of the process group that eager's function makes, so that a process that is compiled and one
-that isn't can meet in it.
+With `async_op=True` what waits is a method of the `Begun` that is returned; without, it is called at once. What is read
+is read without its history, as eager reads it: the collectives of `torch.distributed` have no gradients. Each makes the
+one call of the process group that eager's function makes, so that a process that is compiled and one that isn't can
+meet in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["all_gather", "all_gather_single", "all_reduce", "all_to_all_single", "broadcast", "reduce_scatter_single"]
+__all__ = [
+    "Begun",
+    "all_gather",
+    "all_gather_single",
+    "all_reduce",
+    "all_to_all_single",
+    "broadcast",
+    "reduce_scatter_single",
+]
 
 
-def all_reduce(tensor: Tensor, op: str, name: str) -> None:
+class Begun:
+    """A collective under way: what is used of the `torch.distributed.Work` that eager returns.
+
+    Whoever asks whether it is done is told that it is, when it is: what asks until then would ask forever in a graph.
+
+    Args:
+        outputs: Tensors in which data arrives, in equal parts.
+        arriving: What the functional collective gave, not waited for.
+    """
+
+    def __init__(self, outputs: Sequence[Tensor], arriving: Tensor) -> None:
+        self.outputs = outputs
+        self.arriving: Tensor | None = arriving
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Wait, and write the outputs."""
+        arriving = self.arriving
+        if arriving is None:
+            return True
+        self.arriving = None
+        arrived = torch.ops._c10d_functional.wait_tensor(arriving)
+        parts = [arrived] if len(self.outputs) == 1 else arrived.chunk(len(self.outputs))
+        for output, part in zip(self.outputs, parts, strict=True):
+            output.copy_(part.view(output.shape))
+        return True
+
+    def is_completed(self) -> bool:
+        """Wait, and tell so."""
+        return self.wait()
+
+    def is_success(self) -> bool:
+        """Wait, and tell so; what fails raises there."""
+        return self.wait()
+
+    def synchronize(self) -> None:
+        """Wait."""
+        self.wait()
+
+    def result(self) -> list[Tensor]:
+        """Wait, and return what was written."""
+        self.wait()
+        return list(self.outputs)
+
+    def get_future(self) -> torch.futures.Future[list[Tensor]]:
+        """Wait, and return what was written as a future that is done."""
+        future: torch.futures.Future[list[Tensor]] = torch.futures.Future()
+        future.set_result(self.result())
+        return future
+
+
+def all_reduce(tensor: Tensor, op: str, name: str) -> Begun:
     """Reduce a tensor in place, over the group of this name."""
-    functional = torch.ops._c10d_functional
-    tensor.copy_(functional.wait_tensor(functional.all_reduce(tensor.detach(), op, name)))
+    return Begun([tensor], torch.ops._c10d_functional.all_reduce(tensor.detach(), op, name))
 
 
-def broadcast(tensor: Tensor, source: int, name: str) -> None:
+def broadcast(tensor: Tensor, source: int, name: str) -> Begun:
     """Give a tensor the content that it has at the place `source` of the group."""
-    functional = torch.ops._c10d_functional
-    tensor.copy_(functional.wait_tensor(functional.broadcast(tensor.detach(), source, name)))
+    return Begun([tensor], torch.ops._c10d_functional.broadcast(tensor.detach(), source, name))
 
 
-def all_gather_single(output: Tensor, tensor: Tensor, size: int, name: str) -> None:
+def all_gather_single(output: Tensor, tensor: Tensor, size: int, name: str) -> Begun:
     """Gather the tensors of a group of this size into one, one behind the other."""
     _check_parts(output, tensor, size)
-    functional = torch.ops._c10d_functional
-    output.copy_(functional.wait_tensor(functional.all_gather_into_tensor(tensor.detach(), size, name)))
+    return Begun([output], torch.ops._c10d_functional.all_gather_into_tensor(tensor.detach(), size, name))
 
 
-def all_gather(outputs: Sequence[Tensor], tensor: Tensor, size: int, name: str) -> None:
+def all_gather(outputs: Sequence[Tensor], tensor: Tensor, size: int, name: str) -> Begun:
     """Gather the tensors of a group of this size, all of one shape."""
     if len(outputs) != size or any(output.shape != tensor.shape for output in outputs):
         raise ValueError("the outputs aren't as many, or of the shapes, that are gathered")
-    functional = torch.ops._c10d_functional
     flat = tensor.detach().reshape(-1)
-    parts = functional.wait_tensor(functional.all_gather_into_tensor(flat, size, name)).chunk(size)
-    for output, part in zip(outputs, parts, strict=True):
-        output.copy_(part.view(output.shape))
+    return Begun(outputs, torch.ops._c10d_functional.all_gather_into_tensor(flat, size, name))
 
 
-def reduce_scatter_single(output: Tensor, tensor: Tensor, op: str, size: int, name: str) -> None:
+def reduce_scatter_single(output: Tensor, tensor: Tensor, op: str, size: int, name: str) -> Begun:
     """Reduce the tensors of a group of this size, and keep this process's part."""
     _check_parts(tensor, output, size)
-    functional = torch.ops._c10d_functional
-    output.copy_(functional.wait_tensor(functional.reduce_scatter_tensor(tensor.detach(), op, size, name)))
+    return Begun([output], torch.ops._c10d_functional.reduce_scatter_tensor(tensor.detach(), op, size, name))
 
 
 def _check_parts(whole: Tensor, part: Tensor, size: int) -> None:
@@ -62,12 +115,10 @@ def _check_parts(whole: Tensor, part: Tensor, size: int) -> None:
 
 def all_to_all_single(
     output: Tensor, tensor: Tensor, taken: Sequence[int] | None, given: Sequence[int] | None, size: int, name: str
-) -> None:
+) -> Begun:
     """Send a part of a tensor to each process of a group of this size, and put together what they send."""
-    functional = torch.ops._c10d_functional
     taken = [output.shape[0] // size] * size if taken is None else taken
     given = [tensor.shape[0] // size] * size if given is None else given
     if sum(taken) != output.shape[0] or sum(given) != tensor.shape[0]:
         raise ValueError("the parts don't make up the tensors")
-    exchanged = functional.wait_tensor(functional.all_to_all_single(tensor.detach(), taken, given, name))
-    output.copy_(exchanged.view(output.shape))
+    return Begun([output], torch.ops._c10d_functional.all_to_all_single(tensor.detach(), taken, given, name))

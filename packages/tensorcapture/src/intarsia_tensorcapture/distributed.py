@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["HANDLERS", "group_attribute", "handler_of", "refuse_exchange", "wait_of"]
+__all__ = ["HANDLERS", "finish_begun", "group_attribute", "handler_of", "refuse_exchange", "wait_of"]
 
 
 def _is_available(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -244,8 +244,7 @@ class _Call:
     def __init__(self, plugin: Recording, tx: Tracer, name: str, given: Keywords) -> None:
         self.plugin, self.tx, self.name, self.given = plugin, tx, name, given
         self.group = _group(plugin, tx, name, given.get("group", NONE))
-        if do.truth(tx, given.get("async_op", Const(False))):
-            raise self.refusal("isn't waited for")
+        self.waits = not do.truth(tx, given.get("async_op", Const(False)))
         if self.group in torch.distributed.distributed_c10d._world.pg_coalesce_state:
             raise self.refusal("is called where calls are gathered")
 
@@ -291,7 +290,24 @@ class _Call:
         """Evaluate what does the same by a functional collective."""
         importlib.import_module("torch.distributed._functional_collectives")  # registers what fake tensors give
         size = [] if twin in (collectives.all_reduce, collectives.broadcast) else [Const(self.group.size())]
-        return do.call(self.tx, self.tx.live.wrap(twin, None), [*args, *size, Const(str(self.group.group_name))], {})
+        operands = [*args, *size, Const(str(self.group.group_name))]
+        begun = do.call(self.tx, self.tx.live.wrap(twin, None), operands, {})
+        if self.waits:
+            _finish(self.tx, begun)
+            return NONE
+        self.plugin.begun.append(begun)
+        return begun
+
+
+def _finish(tx: Tracer, begun: Value) -> None:
+    do.call(tx, do.get_attribute(tx, begun, "wait"), [], {})
+
+
+def finish_begun(plugin: Recording, tx: Tracer) -> None:
+    """Wait for the collectives that the graph has begun: what is behind it may read what they write, unseen."""
+    for begun in plugin.begun:
+        _finish(tx, begun)
+    plugin.begun.clear()
 
 
 def _reductions() -> dict[str, Any]:
@@ -356,6 +372,26 @@ _WRITING: dict[str, Callable[[_Call], Value]] = {
     "reduce_scatter_single": _reduce_scatter_single,
     "all_to_all_single": _all_to_all_single,
 }
+_ONE_SENDS = "one process sends to another, or all to one, which no functional collective does"
+_OBJECTS = "objects are exchanged, which a graph has none of"
+#: What always breaks, and why.
+_BREAKING = (
+    dict.fromkeys(["send", "recv", "isend", "irecv", "batch_isend_irecv", "reduce", "gather", "scatter"], _ONE_SENDS)
+    | dict.fromkeys(["all_gather_object", "gather_object", "scatter_object_list", "broadcast_object_list"], _OBJECTS)
+    | dict.fromkeys(["send_object_list", "recv_object_list"], _OBJECTS)
+    | dict.fromkeys(["barrier", "monitored_barrier"], "it gives nothing that a graph could wait for")
+)
+
+
+def _breaking(name: str, why: str) -> Any:
+    """Return the handler of a function that no graph holds."""
+
+    def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        raise Break("tracer.collective", f"{name} is called: {why}")
+
+    return handler
+
+
 _MESH_METHODS = "get_group get_local_rank get_rank get_coordinate size ndim shape"
 #: Functions of modules that nobody may have imported yet.
 _BY_NAME: dict[tuple[str, str], Any] = {
@@ -388,6 +424,11 @@ if torch.distributed.is_available():
     HANDLERS |= {
         getattr(torch.distributed, name): _writing(name, getattr(torch.distributed, name), model)
         for name, model in _WRITING.items()
+        if hasattr(torch.distributed, name)
+    }
+    HANDLERS |= {
+        getattr(torch.distributed, name): _breaking(name, why)
+        for name, why in _BREAKING.items()
         if hasattr(torch.distributed, name)
     }
     _MESH = [vars(torch.distributed.device_mesh.DeviceMesh)[name] for name in _MESH_METHODS.split()]

@@ -139,6 +139,7 @@ class Tensors(Extension):
         self.tells = True  # that it is, where it asks
         self.held: set[int] = set()
         self.wrapped: dict[TensorValue, tuple[torch.fx.Node, int]] = {}
+        self.begun: list[Value] = []  # collectives that the code hasn't been seen to wait for
         self.infinite = False  # numbers of the program that arrays are computed with
         self.hooks_guarded = False  # those that hold for all modules
         self.placeholders: dict[TensorValue | SymbolicNumber, Any] = {}  # inputs of the finished graph -> values
@@ -589,6 +590,10 @@ class Tensors(Extension):
         if written or self.state.is_changed() or calls_out(self.graph):
             return None
         return DRAWN_IN_VAIN if self.sizes.mode.draws else InVain(None, passed)
+
+    def before_end(self, tx: Tracer) -> None:
+        """Wait for what the graph has begun."""
+        distributed.finish_begun(self, tx)
 
     def finish(self, tx: Tracer, results: Sequence[Value]) -> Graph | None:
         """Close the graph."""

@@ -97,6 +97,7 @@ class Recording(Protocol):
         told: Whether the code was told that it is being compiled.
         tells: Whether it is told so where it asks.
         held: Identities of what tensors of subclasses hold besides tensors.
+        begun: Collectives that the code hasn't been seen to wait for.
         wrapped: Inputs of subclasses -> the node that makes each of its parts, and the outermost step at that time.
         infinite: Whether numbers of the program that arrays are computed with are infinite, or no numbers.
     """
@@ -118,6 +119,7 @@ class Recording(Protocol):
     tells: bool
     held: set[int]
     wrapped: dict[TensorValue, tuple[torch.fx.Node, int]]
+    begun: list[Value]
     infinite: bool
 
     def record(self, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Value:
