@@ -94,7 +94,7 @@ def _is_laid_out(made: Any) -> bool:
     return _is_dtensor(type(made)) and not made.requires_grad
 
 
-def _is_dtensor(cls: Any) -> bool:
+def _is_dtensor(cls: type) -> bool:
     """Tell whether a class is `DTensor`, which nothing here imports: programs without one go without its modules."""
     return cls.__name__ == "DTensor" and cls.__module__.startswith("torch.distributed.tensor")
 
