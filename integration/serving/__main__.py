@@ -27,7 +27,7 @@ import torch
 
 from integration.serving.model import WIDTH, export_model, make_model
 
-ATTEMPTS = 60  # half a second apart: a new worker has to import torch
+ATTEMPTS = 400  # half a second apart: a new worker has to import torch, which takes long on a busy machine
 
 
 @dataclass
