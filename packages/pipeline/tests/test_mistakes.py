@@ -331,7 +331,6 @@ def test_explain_tells_why_a_frame_runs_in_eager():
         yield x + 1
 
     for function, argument, reason in (
-        (f, torch.empty(3, device="meta"), "meta"),
         (generate, x(), "generator function"),
         (lambda x: eval("x * 2"), torch.ones(2, 3), "its own frame"),
     ):

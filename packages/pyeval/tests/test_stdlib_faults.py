@@ -90,9 +90,46 @@ def a_deep_copy_of_a_slice():
     return copied, copied is given, copied.start is given.start, copied.stop["a"] is given.stop["a"]
 
 
+def contexts_of_errors_of_operators():
+    found = []
+    for fails in (lambda: 1 / 0, lambda: int("x"), lambda: {}["a"], lambda: chr(-1)):
+        try:
+            try:
+                raise OSError(42)
+            except OSError:
+                fails()
+        except (ArithmeticError, LookupError, ValueError) as error:
+            found.append((repr(error), repr(error.__context__)))
+    return found
+
+
+def a_message_is_for_reading():
+    group = ExceptionGroup("eg", [TypeError(1)])
+    try:
+        group.message = "another"
+    except AttributeError:
+        return group.message
+    return "changed"
+
+
+def a_value_is_changed():
+    stop = StopIteration(3)
+    stop.value = 4
+    return stop.value, stop.args
+
+
+STOPPED = StopIteration(3)
+STOPPED.value = 9
+
+
+def a_value_that_was_changed():
+    return STOPPED.value, STOPPED.args
+
+
 PROGRAMS = (
     a_group_of_none, a_group_of_no_exceptions, a_group_of_plain_exceptions, a_frozen_set_and_keys, a_registered_class,
-    class_methods_of_descriptors, a_deep_copy_of_a_slice,
+    class_methods_of_descriptors, a_deep_copy_of_a_slice, contexts_of_errors_of_operators, a_message_is_for_reading,
+    a_value_is_changed, a_value_that_was_changed,
 )  # fmt: skip
 
 

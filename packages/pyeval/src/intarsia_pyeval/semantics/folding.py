@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from intarsia_pyeval.breaks import Break, Raised
+from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics.opening import opened
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value
 
@@ -28,7 +28,8 @@ def real(tx: Tracer, function: Callable[..., Any], *args: Any, **keywords: Any) 
     try:
         return function(*args, **keywords)
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, UnicodeError) as error:
-        raise Raised(tx.raising.new(type(error), [tx.live.from_python(arg) for arg in error.args])) from None
+        kind, given = type(error), error.args
+    tx.raising.throw(kind, [tx.live.from_python(arg) for arg in given])
 
 
 def call_pure(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:

@@ -229,7 +229,9 @@ def exception_attribute(raising: Raising, owner: Object, name: str) -> Value:
     """Read an attribute that exceptions have in C."""
     if name == "args" and owner.base is not None:
         return owner.base
-    if name == "value" and issubclass(owner.cls, StopIteration) and isinstance(owner.base, Tuple):
+    made = not owner.existing and isinstance(owner.base, Tuple)
+    if name == "value" and made and issubclass(owner.cls, StopIteration):
+        assert isinstance(owner.base, Tuple)
         return owner.base.items[0] if owner.base.items else Const(None)
     if name == "message" and "exceptions" in owner.read and isinstance(owner.base, Tuple):
         return owner.base.items[0]

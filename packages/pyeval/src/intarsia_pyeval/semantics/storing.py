@@ -42,6 +42,7 @@ __all__ = [
 LOCKS = frozenset({type(threading.Lock()), type(threading.RLock())})
 _NO_DICT = " and no __dict__ for setting new attributes" if sys.version_info >= (3, 13) else ""
 _C_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType)
+_MADE_AT_RUN_TIME = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class of Python's, whose members are its slots
 _EXCEPTION_STATE = frozenset({"__cause__", "__context__", "__suppress_context__", "__traceback__"})
 
 
@@ -78,6 +79,8 @@ def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | Non
         function = tx.live.class_function(owner, owner.cls, name, part)
         do.call(tx, function, [owner] if value is None else [owner, value], {})
     elif issubclass(type(raw), types.MemberDescriptorType):
+        if not raw.__objclass__.__flags__ & _MADE_AT_RUN_TIME:  # it may be for reading only, and another name's value
+            raise Break("tracer.mutation", f"setting {name!r} of {owner.describe()} isn't modelled")
         instance_store.write_attribute(tx, owner, name, value)
     elif issubclass(owner.cls, BaseException) and name in _EXCEPTION_STATE and not owner.existing:
         plain = isinstance(value, (Object, Traceback)) or (
