@@ -85,6 +85,8 @@ NAMED = {
         "test_deep_split": _DEPTH,
         "test_deep_subgroup": _DEPTH,
     },
+    "test_class": {"testSetattrWrapperNameIntern": _SAME},
+    "test_isinstance": {"test_isinstance_recursion_limit": _DEPTH, "test_subclass_recursion_limit": _DEPTH},
     "test_operator": {"test_is": _SAME, "test_is_not": _SAME},
     "test_enumerate": {"test_bug1229429": "counts the references to an object"},
     "test_contextlib": {"test_exit_exception_traceback": _FRAMES},

@@ -126,10 +126,24 @@ def a_value_that_was_changed():
     return STOPPED.value, STOPPED.args
 
 
+def marks_of_abstract_methods():
+    found = []
+    for mark in (True, False, [], [1], ""):
+
+        class Marked:
+            def method(self): ...
+
+            method.__isabstractmethod__ = mark
+            shown = property(method)
+
+        found.append(Marked.shown.__isabstractmethod__)
+    return found
+
+
 PROGRAMS = (
     a_group_of_none, a_group_of_no_exceptions, a_group_of_plain_exceptions, a_frozen_set_and_keys, a_registered_class,
     class_methods_of_descriptors, a_deep_copy_of_a_slice, contexts_of_errors_of_operators, a_message_is_for_reading,
-    a_value_is_changed, a_value_that_was_changed,
+    a_value_is_changed, a_value_that_was_changed, marks_of_abstract_methods,
 )  # fmt: skip
 
 

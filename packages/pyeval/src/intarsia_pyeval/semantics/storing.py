@@ -67,7 +67,7 @@ def object_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | No
 def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -> None:
     """Model `object.__setattr__` and `object.__delattr__`."""
     found = tx.classes.find(owner.cls, name)
-    raw = found[0] if found else None
+    raw: Any = found[0] if found else None
     if found is None or not is_data_descriptor(raw):
         if not has_dict(owner.cls):
             tx.raising.error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}{_NO_DICT}")

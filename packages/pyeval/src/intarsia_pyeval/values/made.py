@@ -60,6 +60,14 @@ class Held:
         """
         raise Break("tracer.call", f"making a class asks for the text of {self.model.describe()}")
 
+    def __bool__(self) -> NoReturn:
+        """Whether it is true isn't known.
+
+        Raises:
+            Break: Always.
+        """
+        raise Break("tracer.call", f"making a class asks whether {self.model.describe()} is true")
+
 
 class Made(Reference):
     """An object that traced code makes of its functions, such as a property.
