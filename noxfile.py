@@ -35,6 +35,8 @@ nox.options.sessions = []
 os.environ.setdefault("UV_FIND_LINKS", os.environ.get("PIP_FIND_LINKS", ""))
 os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# what a session says is seen when it says it, where its output is a file, too
+os.environ.setdefault("PYTHONUNBUFFERED", "1")
 
 
 def install_everything(session: nox.Session, *extra: str) -> None:
@@ -90,11 +92,8 @@ def mutants(session: nox.Session) -> None:
 
 # ---- package tests ---------------------------------------------------------------------------------------------
 
-# pages whose examples need no more than torch and transformers
-GUIDES = (
-    *("from-torch-compile", "recompiles", "training-loops", "checkpoints", "profiling", "distributed", "generation"),
-    *("serving", "freezing", "report", "export"),
-)
+# pages whose examples the session `frameworks` runs
+WITH_FRAMEWORKS = ("docs/lightning.md", "docs/trainer.md", "docs/accelerate.md")
 TEST_TOOLS = ("pytest>=8", "pytest-timeout", "hypothesis>=6.100", "expecttest", "numpy")
 
 
@@ -310,8 +309,7 @@ def frameworks(session: nox.Session) -> None:
     others = ("onnx", "onnxscript", "onnxruntime", "onnx2torch", "scikit-learn", "fastapi", "uvicorn")
     install_everything(session, *TEST_TOOLS, *others, "transformers", "accelerate", "lightning", "torchmetrics", "timm")
     session.run("python", "-m", "pytest", "integration/frameworks", *session.posargs)
-    pages = (f"docs/{name}.md" for name in ("lightning", "trainer", "accelerate"))
-    session.run("python", "tools/readme_example.py", *pages)
+    session.run("python", "tools/readme_example.py", *WITH_FRAMEWORKS)
 
 
 @nox.session
@@ -352,11 +350,14 @@ def layouts(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation; warnings are errors, and the examples of README.md and of the guides run."""
-    install_everything(session, "sphinx", "furo", "myst-parser", "transformers")
+    """Build the documentation; warnings are errors, and every example of README.md and of the pages runs."""
+    install_everything(session, "sphinx", "furo", "myst-parser", "transformers", "hypothesis")
     session.run("python", "tools/docs_pages.py", "--check")
-    pages = (f"docs/{name}.md" for name in ("add-a-pass", "add-an-op", "operators-and-kernels", *GUIDES))
-    session.run("python", "tools/readme_example.py", "README.md", *pages)
+    found = sorted(path for path in Path("docs").glob("*.md") if "```python" in path.read_text(encoding="utf-8"))
+    pages = [str(path) for path in found if str(path) not in WITH_FRAMEWORKS]
+    session.run("python", "tools/readme_example.py", "--apart", "README.md")
+    session.run("python", "tools/readme_example.py", *pages)
+    session.run("python", "docs/from_scratch.py")
     session.run("python", "-m", "sphinx", "-W", "-q", "-b", "html", "docs", "docs/_build")
 
 

@@ -177,9 +177,9 @@ def test_what_runs_instead_of_a_frame_is_python_in_names_of_users():
     assert "__" not in told.source and "stack" in told.source and "# Net.forward (" in told.source
     line = broken.__code__.co_firstlineno + 2
     functions = [node for node in ast.parse(told.source).body if isinstance(node, ast.FunctionDef)]
-    assert [f.name for f in functions][:3] == ["broken", f"rest_after_line_{line}_0", "forward"]
+    assert [f.name for f in functions][:3] == ["broken", f"broken_after_the_break_in_line_{line}", "forward"]
     assert sum("compiled_graph_" in ast.unparse(f) for f in functions) == len(told.graphs)
-    assert f"# rest_after_line_{line}_0: broken (after the break in line {line})" in told.source
+    assert f"# broken_after_the_break_in_line_{line}: broken (after the break in line {line})" in told.source
     assert "seen['n'] = x.shape[0]" in told.source and "\n    if value_" in told.source
 
 

@@ -1,4 +1,5 @@
-"""Write the pages of docs/ that are generated: error codes, the operations that lower to loops, eager's rules.
+"""Write the pages of docs/ that are generated: error codes, the operations that lower to loops, eager's rules,
+and one for each package.
 
 `python tools/docs_pages.py` rewrites them; `--check` only says whether they are up to date.
 """
@@ -18,8 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 def main(arguments: list[str]) -> int:
     stale = []
     pages = {"errors.md": errors_page(), "lowerings.md": lowerings_page(), "eager-rules.md": eager_rules_page()}
+    pages |= packages_pages()
     for name, text in pages.items():
         path = ROOT / "docs" / name
+        path.parent.mkdir(exist_ok=True)
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         stale.append(name)
@@ -30,6 +33,22 @@ def main(arguments: list[str]) -> int:
         return 1
     print(f"docs: {'rewrote ' + ', '.join(stale) if stale else 'generated pages are up to date'}")
     return 0
+
+
+def packages_pages() -> dict[str, str]:
+    """Return a page for each package, which is its README, and one that lists them as architecture.md does."""
+    readmes = {path.parent.name: path for path in sorted(ROOT.glob("packages/*/README.md"))}
+    order = re.findall(r"\| `packages/(\w+)` \|", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    lines = [
+        "# The packages",
+        "",
+        "Each installs and is tested alone; its page is its README, whose example runs there.",
+        "",
+    ]
+    listed = [*order, *sorted(readmes.keys() - set(order))]
+    lines += ["```{toctree}", ":maxdepth: 1", "", *listed, "```"]
+    pages = {f"packages/{name}.md": f"```{{include}} ../../packages/{name}/README.md\n```\n" for name in listed}
+    return {"packages/index.md": "\n".join(lines) + "\n", **pages}
 
 
 # codes whose message says too little without the values in it

@@ -1,5 +1,7 @@
 """Run every ```python block of the Markdown files given, one namespace a file; blocks inside lists count, too.
 
+With `--apart` first, each block has a namespace of its own: whoever copies one alone can run it.
+
 Lines are counted as in the file, so that tracebacks and `inspect.getsource` show the block's own.
 """
 
@@ -13,8 +15,9 @@ from pathlib import Path
 BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
-def main(paths: list[str]) -> int:
-    for path in paths:
+def main(arguments: list[str]) -> int:
+    apart = arguments[:1] == ["--apart"]
+    for path in arguments[1:] if apart else arguments:
         text = Path(path).read_text(encoding="utf-8")
         blocks = ["\n" * text.count("\n", 0, b.start(2)) + textwrap.dedent(b[2]) for b in BLOCK.finditer(text)]
         if not blocks:
@@ -22,7 +25,7 @@ def main(paths: list[str]) -> int:
             return 1
         namespace: dict[str, object] = {"__name__": "__main__"}
         for block in blocks:
-            exec(compile(block, path, "exec"), namespace)
+            exec(compile(block, path, "exec"), dict(namespace) if apart else namespace)
         print(f"{path}: {len(blocks)} example(s) ran")
     return 0
 

@@ -52,25 +52,32 @@ def measure_all(
     """Measure every model on every route, each in fresh processes; `keep` is given the rows after each one."""
     routes = [(n, r) for n in names for r in routes_of(n)]
     rows = []
+    total = len(routes) * (3 if first_calls else 1)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         tempfile.TemporaryDirectory() as caches,
         Progress(*columns, console=Console(stderr=True)) as progress,
     ):
-        task = progress.add_task("compiling", total=len(routes) * (3 if first_calls else 1))
+        task = progress.add_task("compiling", total=total)
+
+        def begin(what: str) -> None:
+            progress.update(task, description=what)
+            if not progress.console.is_terminal:  # there a bar is drawn only once, at the end
+                print(f"{progress.tasks[0].completed:.0f} of {total} done; {what}", file=sys.stderr, flush=True)
+
         theirs: dict[str, Any] = {}
         for name, route in routes:
             row: dict[str, Any] = {"model": name, "route": route}
             if first_calls:
                 if name not in theirs:
-                    progress.update(task, description=f"{name}: torch.compile, first call")
+                    begin(f"{name}: torch.compile, first call")
                     theirs[name] = child("first", name, "torch", caches)
                 progress.advance(task)
-                progress.update(task, description=f"{name}: intarsia ({route}), first call")
+                begin(f"{name}: intarsia ({route}), first call")
                 ours = child("first", name, route, caches)
                 progress.advance(task)
                 row |= {"torch_first": theirs[name], "intarsia_first": ours}
-            progress.update(task, description=f"{name}: steady state ({route})")
+            begin(f"{name}: compared with eager, then steady state ({route})")
             row |= child("steady", name, route, caches)
             progress.advance(task)
             rows.append(row)
@@ -79,8 +86,8 @@ def measure_all(
 
 
 def routes_of(name: str) -> tuple[str, ...]:
-    """Return the routes of a model: Hugging Face models also go through torch.compile's front end."""
-    return ("backend", "own") if name in {s.name for s in HUGGING_FACE} else ("own",)
+    """Return the routes of a model: those of the demo go through torch.compile's front end, too."""
+    return ("backend", "own") if name in MODELS else ("own",)
 
 
 def child(kind: str, name: str, route: str, caches: str) -> dict[str, Any]:
@@ -105,11 +112,12 @@ def child(kind: str, name: str, route: str, caches: str) -> dict[str, Any]:
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Print the table."""
-    console = Console(width=None if sys.stdout.isatty() else 170)
+    console = Console(width=None if sys.stdout.isatty() else 190)
     table = Table(title=f"torch {torch.__version__}, {torch.get_num_threads()} threads, float32, no_grad")
     heads = (
         "model",
         "route",
+        "result",
         "eager ms",
         "torch.compile ms",
         "intarsia ms",
@@ -123,7 +131,9 @@ def show(rows: list[dict[str, Any]]) -> None:
         "fallbacks",
     )
     for head in heads:
-        table.add_column(head, justify="left" if head in heads[:2] else "right")
+        is_text = head in heads[:3]
+        width = max(map(len, [head, *[row["model"] for row in rows]])) if head == "model" else None
+        table.add_column(head, justify="left" if is_text else "right", min_width=width, no_wrap=head == "model")
     for row in rows:
         table.add_row(*cells(row))
     console.print(table)
@@ -137,12 +147,12 @@ def show(rows: list[dict[str, Any]]) -> None:
 def cells(row: dict[str, Any]) -> list[str]:
     """Return the texts of one row."""
     if row.get("error"):
-        return [row["model"], row["route"], "FAILED"]
+        return [row["model"], row["route"], "FAILED"]  # what differs is said below the table
     firsts = [f"{row[k]['wall']:.2f}" if "wall" in row.get(k, {}) else "-" for k in ("torch_first", "intarsia_first")]
     spread = f"{row['ratio']:.2f} ({row['ratio_low']:.2f}-{row['ratio_high']:.2f})"
     times = [f"{row[k]:.3f}" for k in ("eager_ms", "torch_ms", "intarsia_ms")]
     counts = [str(row.get(k, "-")) for k in ("kernels", "fused", "extern_calls", "breaks", "fallbacks")]
-    return [row["model"], row["route"], *times, spread, *firsts, *counts]
+    return [row["model"], row["route"], row["result"], *times, spread, *firsts, *counts]
 
 
 def report(rows: list[dict[str, Any]]) -> int:

@@ -59,6 +59,7 @@ def steady(model: Callable[..., Any], inputs: tuple[Any, ...], route: str) -> di
     times = interleave({name: (lambda f=f: f(*inputs)) for name, f in calls.items()})
     ratios = sorted(t / i for t, i in zip(times["torch"], times["intarsia"], strict=True))
     return {
+        "result": "equal to eager",
         "eager_ms": 1e3 * statistics.median(times["eager"]),
         "torch_ms": 1e3 * statistics.median(times["torch"]),
         "intarsia_ms": 1e3 * statistics.median(times["intarsia"]),

@@ -3,7 +3,8 @@
 from intarsia_dispatch import EventKind, FrameEvent, recompile_lines
 from intarsia_ir.records import Origin
 
-REASON = "guard failed (constant): n was {}, now it is {}\n  at m.py:4 in f.__resume_at_3_0\n  remedy: keep n fixed"
+WHERE = "m.py:4 in f (after the break in line 3)"
+REASON = f"guard failed (constant): n was {{}}, now it is {{}}\n  at {WHERE}\n  remedy: keep n fixed"
 
 
 def event(kind, reason="", name="f"):
@@ -11,7 +12,7 @@ def event(kind, reason="", name="f"):
 
 
 def test_a_line_each_in_the_users_names():
-    name = "f.__resume_at_3_0.__resume_at_6_2"
+    name = "f (after the break in line 6)"
     events = [event(EventKind.COMPILED), event(EventKind.RECOMPILED, REASON.format(1, 2), name)]
     (line,) = recompile_lines(events)
     where, what = line.split(" is compiled again: ")

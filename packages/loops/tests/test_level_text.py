@@ -116,3 +116,16 @@ def test_what_can_not_be_read_is_refused_with_its_line(old, new, message):
 def test_a_level_without_text_is_named():
     with pytest.raises(UnsupportedError, match="a Program has no text; Captured, Recorded"):
         print_value(from_fx(kernels_graph()))
+
+
+def test_the_rest_of_a_function_keeps_its_name():
+    text = """// dialect: loops 1
+graph(%x: f32[4]) {
+  %a: f32[4] = map[i0: 4] sin(load(%x, i0))  # m.py:4 in f (after the break in line 3) (sin)
+  %b: f32[4] = map[i0: 4] cos(load(%a, i0))  # m.py:5 in f (after the break in line 3) ()
+  return (%b,)
+}
+"""
+    assert loops.print_ir(loops.parse_ir(text)) == text
+    origins = [item.origins[0] for item in from_fx(loops.parse_ir(text)).items]
+    assert [(o.function, o.op) for o in origins] == [("f (after the break in line 3)", op) for op in ("sin", "")]

@@ -380,7 +380,7 @@ def test_an_explanation_has_a_heading_for_each_frame(capsys):
 
     text = str(intarsia.explain(broken)(x()))
     assert text.count("\nframe ") == 2 and text.count("guard grad_mode: False") == 2
-    assert "guard tensor: x = f32[3] on cpu, strides (1,)" in text and "guard constant: <stack 0> = None" in text
+    assert "guard tensor: x = f32[3] on cpu, strides (1,)" in text and "guard constant: stack_0 = None" in text
     assert "(relu, mul)" in text and "graph 1: 1 kernels (1 distinct)" in text
 
 

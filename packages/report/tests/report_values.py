@@ -41,7 +41,7 @@ def explained(file: str = "/home-made/model.py", name: str = "f", emit=None) -> 
     """Return the explanation of a graph of three operations, with a frame that broke and one that is eager."""
     watching = Watching()
     watch = watching.graph()
-    loops = parse_value(LOOPS.replace("FILE", file).replace("RESUMED", "f.__resume_at_3_0"))
+    loops = parse_value(LOOPS.replace("FILE", file).replace("RESUMED", "f (after the break in line 3)"))
     made = plan(loops.graph_module, target=loops.contract.target)
     fused = Kernels(apply(loops.graph_module, made), loops.contract)
     watch.note("fuse", 0.25, loops, fused, (made,))
@@ -56,7 +56,13 @@ def explained(file: str = "/home-made/model.py", name: str = "f", emit=None) -> 
     seconds = {stage.name: stage.seconds for stage in watch.stages}
     kinds = summarise(done.launches), (), 1, 2, seconds
     graph = GraphSummary(
-        *kinds, plans=(made,), schedules=(done.plan,), name=name, stages=tuple(watch.stages), details=watch.details
+        *kinds,
+        plans=(made,),
+        schedules=(done.plan,),
+        name=name,
+        stages=tuple(watch.stages),
+        details=watch.details,
+        memory=watch.memory,
     )
     watching.graphs.append(graph)
     watching.frames.extend(_events(file, name))

@@ -10,6 +10,7 @@ from report_values import explained
 from intarsia_cpp import emit_unit
 from intarsia_dispatch import DispatchStats
 from intarsia_report import Explanation, joined, page
+from intarsia_report.timeline import bars_of
 from intarsia_testkit.pages import read_page
 
 LINES = {1: "import torch", 2: "def f(x):", 3: "    y = x * 2", 4: "    t = y.amax(-1)", 5: "    return y - t[:, None]"}
@@ -66,7 +67,7 @@ def test_decisions_have_reasons_and_what_they_save(told):
         assert f"{decision.saved_us:.2f}" in found.text and decision.decision.why in found.text
 
 
-def test_frames_breaks_guards_and_recompiles_are_told_in_user_names(told):
+def test_frames_breaks_guards_and_recompiles_are_told(told):
     found = read_page(page(told, line_of=line_of))
     for said in ("f prints", "print after it", "tracer.output", "constant: flag = 'f'", "branch on a flag"):
         assert said in found.text
@@ -119,7 +120,7 @@ def test_a_page_is_not_much_larger_than_what_it_shows(told):
 
 
 def test_a_page_is_called_after_the_functions_that_were_compiled():
-    text = page(explained(name="Net.forward.__resume_at_3_0"), line_of=line_of)
+    text = page(explained(name="Net.forward (after the break in line 3)"), line_of=line_of)
     assert "<h1>Net.forward</h1>" in text and "<title>Net.forward: what Intarsia compiled</title>" in text
 
 
@@ -136,3 +137,13 @@ def test_bars_lie_within_the_whole(told):
     assert len(bars) == 2 * (len(told.graphs[0].stages) + 1)
     assert all(left >= 0 and left + width <= 100.01 for left, width in bars)
     assert max(width for _, width in bars) > 20
+
+
+def test_memory_over_time_is_shown_with_its_peak():
+    made = explained(emit=emit_unit)
+    (steps,) = made.graphs[0].memory
+    text = page(made, line_of=line_of)
+    assert steps and "Memory of the graph over time" in text
+    assert f"{max(step.n_bytes for step in steps) / 1024:,.1f} KB at most" in read_page(text).text
+    assert text.count('class="bar"') == len(steps) + len(bars_of(made))
+    assert "width:100.000%" in text.partition("over time")[2].partition("<h3>")[0]

@@ -21,7 +21,7 @@ from intarsia_loops import kernels, tiles
 from intarsia_loops.index import ZERO
 from intarsia_loops.launches import Launches
 from intarsia_loops.program import Extern, Program, TensorRef
-from intarsia_scheduler import Lifetime, Simple, apply, arrange, lifetimes, peak, place, schedule
+from intarsia_scheduler import Lifetime, Simple, apply, arrange, held, lifetimes, peak, place, schedule
 from intarsia_scheduler.memory import ALIGNMENT, best_fit, by_size, highest
 from intarsia_testkit.aten_programs import AtenProgram, aten_programs
 
@@ -315,3 +315,32 @@ def test_tiles_have_the_places_of_the_launches() -> None:
     wrong = replace(made, placement=replace(made.placement, offsets=offsets))
     with pytest.raises(VerifyError, match="T10"):
         tiles.verify(wrong)
+
+
+CHAIN = """// dialect: kernels 1
+graph(%x: f32[s0, 32]) {
+  kernel[i0: s0, i1: 32] {
+    %a: f32[s0, 32] = map[i0: s0, i1: 32] sin(load(%x, i0, i1))
+  }
+  %b: f32[s0, s0] = extern aten.mm.default(%a, view(%a, f32[32, s0]@(1, 32)))
+  kernel[i0: s0, i1: s0] {
+    %c: f32[s0, s0] = map[i0: s0, i1: s0] cos(load(%b, i0, i1))
+  }
+  return (%c,)
+}
+"""
+
+
+def test_what_is_held_over_time_is_what_is_used_then_or_later() -> None:
+    program = intarsia_loops.from_fx(kernels.parse_ir(CHAIN.replace("s0", "64")))
+    assert [(step.makes, step.is_call, step.n_bytes) for step in held(launched(program))] == [
+        (("a",), False, 64 * 32 * 4),
+        (("b",), True, (64 * 32 + 64 * 64) * 4),
+        (("c",), False, 2 * 64 * 64 * 4),
+    ]
+
+
+def test_what_is_held_is_that_of_the_sizes_at_capture() -> None:
+    head = "// dialect: kernels 1\nsymbol s0 in [2, inf] from 'x.size(0)' hint 6\n"
+    program = intarsia_loops.from_fx(kernels.parse_ir(CHAIN.replace("// dialect: kernels 1\n", head)))
+    assert [step.n_bytes for step in held(launched(program))][-1] == 2 * 6 * 6 * 4

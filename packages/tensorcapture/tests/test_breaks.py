@@ -206,7 +206,9 @@ def test_names_of_resume_functions():
     found = intarsia_tensorcapture.capture(branch, (torch.ones(3),))
     line = branch.__code__.co_firstlineno
     assert list(found.code.resumes) == [f"__resume_at_{line + 2}_0", f"__resume_at_{line + 3}_1"]
-    assert all(code.co_name == name for name, code in found.code.resumes.items())
+    assert [code.co_name for code in found.code.resumes.values()] == [
+        f"branch (after the break in line {line + 1}, from line {line + k})" for k in (2, 3)
+    ]
 
 
 def test_a_loop_resumes_a_bounded_number_of_times():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, MappingProxyType
@@ -12,7 +13,7 @@ from typing import Any
 from intarsia_bytecode.decode import Instruction, decode
 from intarsia_bytecode.holes import Hole
 
-__all__ = ["NULL", "Expression", "UnwrittenError", "Writer", "identifier"]
+__all__ = ["NULL", "Expression", "UnwrittenError", "Writer", "identifier", "word_of"]
 
 _LONGEST = 2000  # instructions that are written, branches that are written twice included
 _ATOMS = (int, str, bytes, bool, type(None), type(Ellipsis))
@@ -223,8 +224,14 @@ def _name_for(value: Any, number: int) -> str:
     if isinstance(value, Hole):
         return identifier(value.name)
     named = getattr(value, "co_name", None) or getattr(value, "__name__", None) or type(value).__name__
-    word = "".join(c if c.isalnum() else "_" for c in str(named)).lstrip("_0123456789").rstrip("_")
-    return f"{word or 'constant'}_{number}"
+    return f"{word_of(named).lstrip('_0123456789').rstrip('_') or 'constant'}_{number}"
+
+
+def word_of(name: Any) -> str:
+    """Return an identifier for a name, which may be one of ours with spaces in it."""
+    words = [word for word in re.split(r"\W+", str(name)) if word]
+    made = "_".join(words).lstrip("0123456789") or "constant"
+    return f"{made}_" if keyword.iskeyword(made) else made
 
 
 def identifier(text: Any) -> str:

@@ -6,6 +6,7 @@ parameters are the live locals and stack entries; cells come through its closure
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ __all__ = [
     "Place",
     "ResumeInfo",
     "StackEntry",
+    "after_break",
     "carried_code",
     "info_of",
     "place_of",
@@ -35,6 +37,8 @@ __all__ = [
 
 Place = tuple[str, int | None, int | None, int | None, int | None]
 Item = Instr | Label | TryBegin | TryEnd
+_AFTER = re.compile(r" \(after the break in [^()]*\)$")
+_OWNER = re.compile(r"(?:.*\.)?")  # of a qualified name: all but the name
 _PREFIX = frozenset({"COPY_FREE_VARS", "MAKE_CELL", "RESUME"})
 
 
@@ -70,6 +74,22 @@ def info_of(code: CodeType) -> ResumeInfo | None:
     """Return what a resume function remembers; None for other code."""
     last = code.co_consts[-1] if code.co_consts else None
     return last if isinstance(last, ResumeInfo) else None
+
+
+def after_break(function: str, line: int, goes_on: int) -> str:
+    """Return the name of what goes on after a break: tracebacks, profilers, logs and dumps show it.
+
+    Args:
+        function: Name of the function, or of what went on with it after an earlier break.
+        line: Of the break.
+        goes_on: Line where it goes on.
+
+    Example:
+        >>> after_break("f", 6, 6), after_break("f (after the break in line 6)", 8, 11)
+        ('f (after the break in line 6)', 'f (after the break in line 8, from line 11)')
+    """
+    where = f"line {line}" if line == goes_on else f"line {line}, from line {goes_on}"
+    return f"{_AFTER.sub('', function)} (after the break in {where})"
 
 
 def place_of(instruction: Instruction, after: Instruction | None = None) -> Place:
@@ -137,7 +157,7 @@ def _set_signature(
 ) -> None:
     """Give the function its name, parameters and free variables."""
     made.name = name
-    made.qualname = f"{made.qualname}.{name}"
+    made.qualname = f"{_OWNER.match(made.qualname)[0]}{name}"  # type: ignore[index]  # it may match nothing
     made.argnames = [*locals_, *[n for entry in stack for n in entry.names]]
     made.argcount, made.posonlyargcount, made.kwonlyargcount = len(made.argnames), 0, 0
     made.freevars, made.cellvars = free, []

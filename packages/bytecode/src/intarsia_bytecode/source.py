@@ -16,7 +16,7 @@ from types import CodeType, MappingProxyType
 from typing import Any
 
 from intarsia_bytecode._source_steps import STEPS
-from intarsia_bytecode._source_writer import UnwrittenError, Writer, identifier
+from intarsia_bytecode._source_writer import UnwrittenError, Writer, identifier, word_of
 
 __all__ = ["Source", "source_of"]
 
@@ -39,7 +39,7 @@ def source_of(code: CodeType, name: str = "") -> Source | None:
 
     Args:
         code: May have holes, which are named.
-        name: Of the function; that of the code where it isn't given.
+        name: Of the function; that of the code where it isn't given, with an underscore for what isn't in a name.
 
     Example:
         >>> def f(a, b):
@@ -51,7 +51,7 @@ def source_of(code: CodeType, name: str = "") -> Source | None:
             return (c[0] + 1) * 2
     """
     try:
-        head = f"def {identifier(name or code.co_name)}({_parameters(code)}):"
+        head = f"def {word_of(name or code.co_name)}({_parameters(code)}):"
         writer = Writer(code, STEPS)
         writer.run(0, [])
     except UnwrittenError:

@@ -21,7 +21,16 @@ from intarsia_bytecode.comprehensions import shares_slot
 from intarsia_bytecode.decode import Decoded, Handler, Instruction, decode
 from intarsia_bytecode.liveness import assigned_locals, live_locals, skipped_at_loop_end, successors
 from intarsia_bytecode.raising import handler_left
-from intarsia_bytecode.resume import ResumeInfo, StackEntry, carried_code, info_of, place_of, resume_code, singles
+from intarsia_bytecode.resume import (
+    ResumeInfo,
+    StackEntry,
+    after_break,
+    carried_code,
+    info_of,
+    place_of,
+    resume_code,
+    singles,
+)
 from intarsia_bytecode.stack import entries
 from intarsia_bytecode.writer import Loader, Writer
 
@@ -88,11 +97,12 @@ def native_code(stop: Stop) -> tuple[CodeType, dict[str, CodeType]] | None:
 
 
 def stack_prefix(code: CodeType) -> str:
-    """Return how locals for stack entries are named: not as those that the code itself got when it was made."""
-    level = 0
-    while any(name.startswith(f"__stack{level}_") for name in code.co_varnames):
+    """Return how locals for stack entries are named: as nothing of the code's own, a break before included."""
+    taken, level, prefix = (*code.co_varnames, *code.co_cellvars, *code.co_freevars), 1, "stack"
+    while any(name.startswith(f"{prefix}_") for name in taken):
         level += 1
-    return f"__stack{level}"
+        prefix = f"stack{level}"
+    return prefix
 
 
 class _After:
@@ -215,7 +225,8 @@ class _After:
         place = place_of(self.instruction, *following)
         info = ResumeInfo(places | {place}, place in places)
         left = self.stop.index if self._left(index) else None
-        return name, resume_code(self.code, index, name, names, stack, info, left)
+        said = after_break(self.code.co_name, self.instruction.line, line)
+        return name, resume_code(self.code, index, said, names, stack, info, left)
 
     def _left(self, index: int) -> Handler | None:
         """Return the handler that a resume function at `index` begins in and leaves at once."""

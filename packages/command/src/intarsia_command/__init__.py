@@ -12,6 +12,7 @@ Example:
     'after the call, argument 0: torch.float32[2] on cpu instead of torch.float32[3] on cpu'
 """
 
+from intarsia_command.debugging import debug
 from intarsia_command.doctor import Finding, examine
 from intarsia_command.exits import Exit
 from intarsia_command.opt import apply_passes
@@ -26,6 +27,7 @@ __all__ = [
     "Outcome",
     "Program",
     "apply_passes",
+    "debug",
     "differences",
     "examine",
     "load",

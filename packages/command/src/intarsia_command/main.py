@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from intarsia_command import bench, bisect, caches, doctor, explaining, exporting, opt
+from intarsia_command import bench, bisect, caches, debugging, doctor, explaining, exporting, opt
 from intarsia_command.exits import command
 
 __all__ = ["app", "main"]
@@ -39,6 +39,7 @@ app.command("run")(command(explaining.run))
 app.command("export")(command(exporting.export))
 app.command("bench")(command(bench.bench))
 app.command("bisect")(command(bisect.bisect))
+app.command("debug")(command(debugging.debug_command))
 app.command("doctor")(command(doctor.doctor))
 cache.command("ls")(command(caches.ls))
 cache.command("stat")(command(caches.stat))

@@ -6,7 +6,6 @@ import enum
 from dataclasses import dataclass
 
 from intarsia_ir.records import Capture, Origin
-from intarsia_ir.user_names import in_user_names
 
 __all__ = ["EventKind", "FrameEvent"]
 
@@ -42,7 +41,7 @@ class FrameEvent:
 
     def __str__(self) -> str:
         reason = self.reason and f": {self.reason}"
-        return in_user_names(f"{self.kind.value} {self.name} at {self.origin.file}:{self.origin.line}{reason}")
+        return f"{self.kind.value} {self.name} at {self.origin.file}:{self.origin.line}{reason}"
 
     @property
     def in_eager(self) -> bool:

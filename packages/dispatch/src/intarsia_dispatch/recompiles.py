@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 from intarsia_dispatch.events import EventKind, FrameEvent
-from intarsia_ir.user_names import in_user_names
 
 __all__ = ["RecompileLog", "recompile_lines"]
 
@@ -35,7 +34,7 @@ def recompile_lines(events: Iterable[FrameEvent]) -> tuple[str, ...]:
 
 
 def _lines(event: FrameEvent, seen: Counter[tuple[str, str]]) -> tuple[str, ...]:
-    name = in_user_names(f"{event.name} at {event.origin.file}:{event.origin.line}")
+    name = f"{event.name} at {event.origin.file}:{event.origin.line}"
     if event.kind is EventKind.LIMIT:
         return (f"{name} runs in eager from now on: {_one_line(event.reason)}",)
     if event.kind is not EventKind.RECOMPILED:
@@ -52,5 +51,5 @@ def _lines(event: FrameEvent, seen: Counter[tuple[str, str]]) -> tuple[str, ...]
 
 def _one_line(reason: str) -> str:
     """Return a reason of several lines as one: the guard, then what each further line adds."""
-    first, *rest = [line.strip() for line in in_user_names(reason).splitlines()]
+    first, *rest = [line.strip() for line in reason.splitlines()]
     return "; ".join([first.partition("): ")[2] if first.startswith("guard failed (") else first, *rest])

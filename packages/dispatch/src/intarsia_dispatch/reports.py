@@ -16,7 +16,6 @@ from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.errors import IntarsiaError, InternalError, RuntimeFault, UnsupportedError, raised_by
 from intarsia_ir.guards import AliasingGuard, TensorGuard
 from intarsia_ir.records import GraphBreak, GuardRecord, Origin, Source
-from intarsia_ir.user_names import in_user_names
 from intarsia_ir.where import user_frame
 
 __all__ = [
@@ -116,7 +115,7 @@ def describe_frame(event: FrameEvent) -> str:
         EventKind.FAULT: f"faulted, and ran again in eager: {event.reason}",
     }.get(event.kind, f"runs in eager: {event.reason}")
     head = f"frame {event.name} at {event.origin.file}:{event.origin.line} {what}"
-    return in_user_names("\n".join([head, *_details(event)]))
+    return "\n".join([head, *_details(event)])
 
 
 def _details(event: FrameEvent) -> Iterator[str]:
@@ -172,4 +171,4 @@ def warn_of(code: CodeType, origin: Origin, what: str) -> None:
     if file.startswith(_TORCH):
         frame = user_frame()
         file, line = frame.f_code.co_filename, frame.f_lineno
-    warnings.warn_explicit(in_user_names(f"{name} runs in eager: {what}"), FallbackWarning, file, line)
+    warnings.warn_explicit(f"{name} runs in eager: {what}", FallbackWarning, file, line)

@@ -10,7 +10,6 @@ from intarsia_guards.frame import Frame
 from intarsia_guards.kinds.tensors import HeldTensor
 from intarsia_guards.rows import MISSING, HeldGuard
 from intarsia_ir.records import GuardKind, Origin
-from intarsia_ir.user_names import in_user_names
 
 __all__ = ["GuardFailure", "explain", "first_failure"]
 
@@ -49,7 +48,7 @@ def explain(failure: GuardFailure) -> str:
     if failure.reason:
         lines.append(f"  because: {failure.reason}")
     lines.append(f"  remedy: {failure.remedy}")
-    return in_user_names("\n".join(lines))
+    return "\n".join(lines)
 
 
 def first_failure(guards: Iterable[HeldGuard[Any]], frame: Frame) -> GuardFailure | None:

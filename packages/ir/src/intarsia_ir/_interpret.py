@@ -7,10 +7,13 @@ from typing import Any
 
 import torch.fx as fx
 
+from intarsia_ir import meta
 from intarsia_ir._fx import attribute, placeholders
+from intarsia_ir._print import Dialect, lines_of_nodes
 from intarsia_ir.errors import InternalError, InvalidArgumentError
+from intarsia_ir.stepping import Step, Watch
 
-__all__ = ["run_graph"]
+__all__ = ["noting", "run_graph"]
 
 
 Note = Callable[[fx.Node, Any, tuple[Any, ...]], None]
@@ -47,6 +50,20 @@ def run_graph(gm: fx.GraphModule, args: Sequence[Any], *, note: Note | None = No
             if note is not None:
                 note(node, values[node], call_args)
     raise InternalError("the graph has no output node", code="ir.interpret")
+
+
+def noting(gm: fx.GraphModule, args: Sequence[Any], dialect: Dialect, watch: Watch | None) -> Note:
+    """Return what tells `watch` of each node of a graph that is run on `args`."""
+    if watch is None:
+        return lambda node, value, call_args: None
+    known = dict(zip([node.name for node in placeholders(gm.graph)], args, strict=False))
+    lines = lines_of_nodes(gm, dialect)
+
+    def note(node: fx.Node, value: Any, call_args: tuple[Any, ...]) -> None:
+        known[node.name] = value
+        watch(Step(lines[node], {node.name: value}, known, meta.origins(node)))
+
+    return note
 
 
 def _call(gm: fx.GraphModule, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -26,7 +26,7 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.records import Origin, SizeFacts
 
-__all__ = ["Dialect", "collect_constants", "excerpt", "graph_lines", "origins_comment", "print_graph"]
+__all__ = ["Dialect", "collect_constants", "excerpt", "graph_lines", "lines_of_nodes", "origins_comment", "print_graph"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,12 @@ def graph_lines(gm: fx.GraphModule, dialect: Dialect, opaque: Opaque) -> tuple[l
     """
     printer = _Printer(gm, dialect, opaque, named=True)
     return [f"// dialect: {dialect.name} {dialect.schema}", *printer.lines()], printer.outside
+
+
+def lines_of_nodes(gm: fx.GraphModule, dialect: Dialect) -> dict[fx.Node, str]:
+    """Return the line of each node; nodes have their own names, and nested programs are left out."""
+    printer = _Printer(gm, dialect, Opaque(), named=True)
+    return {node: printer.line(node) for node in gm.graph.nodes}
 
 
 def excerpt(gm: fx.GraphModule, dialect: Dialect, around: fx.Node | None, *, n_lines: int = 10) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from intarsia_ir.records import Origin
-from intarsia_ir.user_names import in_user_names
 
 __all__ = [
     "IntarsiaError",
@@ -61,7 +60,7 @@ class IntarsiaError(Exception):
         lines += [f"  at {origin}" for origin in self.where]
         lines += [f"  in stage {self.stage!r}"] if self.stage else []
         lines += [f"  hint: {hint}" for hint in self.hints]
-        return in_user_names("\n".join(lines))
+        return "\n".join(lines)
 
 
 class VerifyError(IntarsiaError):

@@ -225,4 +225,9 @@ def _ref(ref: TensorRef, buffers: Mapping[str, Buffer]) -> str:
 
 
 def origins_text(where: Sequence[Origin]) -> str:
-    return "  # " + "; ".join([f"{o}{f' ({o.op})' if o.op else ''}" for o in where]) if where else ""
+    return "  # " + "; ".join(map(_origin_text, where)) if where else ""
+
+
+def _origin_text(origin: Origin) -> str:
+    # what goes on after a break has brackets in its name, which aren't those of an operation
+    return f"{origin} ({origin.op})" if origin.op or origin.function.endswith(")") else str(origin)

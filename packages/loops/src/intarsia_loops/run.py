@@ -9,20 +9,24 @@ import torch
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.records import Origin
+from intarsia_ir.stepping import Step, Watch
+from intarsia_loops._text import item_text
 from intarsia_loops.evaluate import called, laid_out, on, read_size, run_kernel, run_nest, size_of, tensor_of
 from intarsia_loops.index import IndexExpr
-from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef
+from intarsia_loops.program import Buffer, Extern, Item, Kernel, Nest, Program, TensorRef
 from intarsia_loops.shown import makers, shown_by, symbols_of
 
-__all__ = ["bind", "bind_results", "output_of", "run_program"]
+__all__ = ["bind", "bind_results", "origins_of", "output_of", "run_program"]
 
 
-def run_program(program: Program, args: Iterable[Any]) -> tuple[Any, ...]:
+def run_program(program: Program, args: Iterable[Any], watch: Watch | None = None) -> tuple[Any, ...]:
     """Return the outputs of a program for these inputs; with a placement, through an arena laid out by it.
 
     Args:
         program: A program of the loops or of the kernels dialect.
         args: One tensor per input buffer and one int per size symbol, in the order of `program.inputs`.
+        watch: Told of each item, right after it was run.
 
     Raises:
         InvalidArgumentError: The number of arguments is wrong, or a size can't be found in them.
@@ -32,14 +36,24 @@ def run_program(program: Program, args: Iterable[Any]) -> tuple[Any, ...]:
     arena = _Arena(program, sizes)
     for item in program.items:
         if isinstance(item, Nest):
-            memory[item.out] = arena.hold(item.out, run_nest(item, program.buffers[item.out], memory, sizes))
+            made = {item.out: run_nest(item, program.buffers[item.out], memory, sizes)}
+            memory[item.out] = arena.hold(item.out, made[item.out])
         elif isinstance(item, Kernel):
             made = run_kernel(item, program.buffers, memory, sizes)
             for name in item.writes():
                 memory[name] = arena.hold(name, made[name])
         else:
-            memory.update(bind_results(item, program.buffers, memory, sizes))
+            made = bind_results(item, program.buffers, memory, sizes)
+            memory.update(made)
+        if watch is not None:
+            watch(Step(item_text(item, program.buffers), made, {**sizes, **memory, **made}, origins_of(item)))
     return tuple(output_of(value, memory, sizes) for value in program.outputs)
+
+
+def origins_of(item: Item) -> tuple[Origin, ...]:
+    """Return the user's lines that an item comes from; of a kernel, those of its steps."""
+    parts = item.steps if isinstance(item, Kernel) else (item,)
+    return tuple(dict.fromkeys(origin for part in parts for origin in part.origins))
 
 
 def bind_results(

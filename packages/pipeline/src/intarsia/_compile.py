@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from intarsia_dispatch import CompiledModule, ErrorPolicy, difference, without_w
 from intarsia_ir.choices import known_only, one_of
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.pipeline import Pipeline
-from intarsia_report import Explanation, Watching
+from intarsia_report import Explanation, Watching, traced_in
 
 __all__ = ["compile", "compile_module_", "explain"]
 
@@ -87,7 +88,8 @@ def compile(
     if disable:
         return fn
     log_as_asked()
-    compile_call = make_dispatcher(compile_one, parsed, policy, dynamic=dynamic).compile
+    watching = traced_in(os.environ.get("INTARSIA_TRACE", ""), tables.get("cost"))
+    compile_call = make_dispatcher(compile_one, parsed, policy, dynamic=dynamic, watching=watching).compile
     if isinstance(fn := without_wrapper(fn), torch.nn.Module):
         again = functools.partial(compile, **keywords)
         return CompiledModule(fn, compile_call, again, functools.partial(compile_call, varying=True))

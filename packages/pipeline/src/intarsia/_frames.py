@@ -81,7 +81,7 @@ def make_dispatcher(
         # what a user must know is a warning or an error already; this is for those who ask
         log.log(logging.DEBUG if event.kind is EventKind.NATIVE else logging.INFO, "%s", event)
         if watching is not None:
-            watching.frames.append(event)
+            watching.frame(event)
 
     timed = watching.timed if watching is not None else lambda name, function: function
     dispatcher = Dispatcher(

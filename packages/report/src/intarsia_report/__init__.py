@@ -18,6 +18,7 @@ from intarsia_report.explanation import Explanation, GraphSummary, KernelDetail,
 from intarsia_report.page import page
 from intarsia_report.summary import summarise
 from intarsia_report.trace import trace
+from intarsia_report.tracing import traced_in
 from intarsia_report.watching import GraphWatch, Watching
 
 __version__ = "0.1.0"
@@ -36,4 +37,5 @@ __all__ = [
     "page",
     "summarise",
     "trace",
+    "traced_in",
 ]

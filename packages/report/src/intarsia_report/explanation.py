@@ -14,7 +14,7 @@ from intarsia_ir.records import GraphBreak, GuardRecord, SizeFacts
 from intarsia_loops.kernels import KernelSummary, describe_kernels
 from intarsia_report.exchanges import Collective, describe_collectives
 from intarsia_report.frame_source import frame_sources
-from intarsia_scheduler import SchedulePlan
+from intarsia_scheduler import Held, SchedulePlan
 from intarsia_shapes import describe_facts
 
 __all__ = ["Explanation", "GraphSummary", "KernelDetail", "Span", "StageRecord", "joined"]
@@ -104,6 +104,8 @@ class GraphSummary:
         warm: `"found"`: no stage ran, its finished plan was in the cache; `"kept"`: it is there now; `"off: ..."`: why
             neither; "": not asked for.
         collectives: What it exchanges with other processes, in order, and how long that is predicted to take.
+        memory: What is held at each launch and library call: of the graph and, in training, of its backward graphs;
+            none where its finished plan was found.
     """
 
     kernels: tuple[KernelSummary, ...]
@@ -120,6 +122,7 @@ class GraphSummary:
     details: tuple[KernelDetail, ...] = field(default=(), repr=False)
     warm: str = ""
     collectives: tuple[Collective, ...] = ()
+    memory: tuple[tuple[Held, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

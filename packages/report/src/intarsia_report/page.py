@@ -21,11 +21,10 @@ from markupsafe import Markup
 from intarsia_dispatch import EventKind, FrameEvent, describe_guard
 from intarsia_fuser import FusionPlan, LogEntry, PlanPrices
 from intarsia_ir.records import Origin
-from intarsia_ir.user_names import in_user_names
 from intarsia_loops.kernels import KernelSummary
 from intarsia_report.explanation import Explanation, GraphSummary, KernelDetail, StageRecord
 from intarsia_report.frame_source import frame_source
-from intarsia_report.programs import Lines, Places, compared, in_names_of_programs
+from intarsia_report.programs import Lines, Places, compared
 from intarsia_report.source_lines import files_of
 from intarsia_report.timeline import bars_of
 from intarsia_scheduler import SchedulePlan
@@ -120,6 +119,17 @@ class _Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class _Moment:
+    """What a call holds at one of its launches and library calls."""
+
+    makes: tuple[str, ...]
+    kind: str
+    kernel: _Kernel | None
+    n_bytes: int
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Graph:
     """A graph."""
 
@@ -132,6 +142,7 @@ class _Graph:
     schedules: tuple[tuple[str, str], ...]
     stages: tuple[_Stage, ...]
     facts: tuple[str, ...]
+    memory: tuple[tuple[str, int, tuple[_Moment, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +166,14 @@ def _graph(number: int, graph: GraphSummary, places: Places, share: int, line_of
     return _Graph(
         prefix,
         number,
-        in_user_names(graph.name),
+        graph.name,
         graph,
         kernels,
         tuple(_fusions(graph)),
         tuple((_program_name(n), plan.explain()) for n, plan in enumerate(graph.schedules)),
         tuple(_stages(prefix, graph, places, colours, share)),
-        tuple(map(in_user_names, describe_facts(graph.facts))),
+        tuple(describe_facts(graph.facts)),
+        tuple(_memory(graph, kernels)),
     )
 
 
@@ -188,6 +200,27 @@ def _decisions(plan: FusionPlan, prices: PlanPrices | None) -> Iterator[_Decisio
     saved = iter([p.saved_us for p in prices.decisions] if prices is not None else [])
     for entry in plan.log:
         yield _Decision(entry, next(saved, None) if entry.verdict == "accepted" else None)
+
+
+def _memory(graph: GraphSummary, kernels: Sequence[_Kernel]) -> Iterator[tuple[str, int, tuple[_Moment, ...]]]:
+    """The program, its peak in bytes, and a bar for each step of what a call holds."""
+    known = {(k.detail.program, name): k for k in kernels if k.detail for name in k.summary.writes}
+    for number, steps in enumerate(graph.memory):
+        peak = max((step.n_bytes for step in steps), default=0)
+        yield (
+            _program_name(number),
+            peak,
+            tuple(
+                _Moment(
+                    step.makes,
+                    "library call" if step.is_call else "launch",
+                    next((known[number, name] for name in step.makes if (number, name) in known), None),
+                    step.n_bytes,
+                    100 * step.n_bytes / (peak or 1),
+                )
+                for step in steps
+            ),
+        )
 
 
 def _stages(
@@ -227,7 +260,7 @@ def _other_plans(record: StageRecord) -> Iterator[str]:
     """The plans that have no table of their own, as they tell of themselves."""
     for plan in record.plans:
         if not isinstance(plan, FusionPlan | SchedulePlan):
-            yield in_names_of_programs(plan.to_json() if hasattr(plan, "to_json") else repr(plan))
+            yield plan.to_json() if hasattr(plan, "to_json") else repr(plan)
 
 
 def _program_name(number: int) -> str:
@@ -248,13 +281,10 @@ def _frame(number: int, event: FrameEvent, places: Places) -> _Frame:
     }.get(event.kind, "runs in eager")
     breaks = [(b, _link(b.origin, places)) for b in (capture.breaks if capture is not None else ())]
     guards = [
-        (in_user_names(describe_guard(g)), _link(g.origin, places), g.reason)
-        for g in (capture.guards if capture is not None else ())
+        (describe_guard(g), _link(g.origin, places), g.reason) for g in (capture.guards if capture is not None else ())
     ]
     place = places.link(event.origin)
-    return _Frame(
-        f"f{number}", event, in_user_names(event.name), place, said, tuple(breaks), tuple(guards), frame_source(event)
-    )
+    return _Frame(f"f{number}", event, event.name, place, said, tuple(breaks), tuple(guards), frame_source(event))
 
 
 def _link(origin: Origin | None, places: Places) -> Markup:
@@ -273,7 +303,7 @@ def _kernels_by_line(graphs: Sequence[_Graph]) -> dict[tuple[str, int], list[tup
 
 def _title(explanation: Explanation) -> str:
     told = [e.name for e in _told(explanation.frames)] or [g.name for g in explanation.graphs]
-    names = dict.fromkeys(in_user_names(name).partition(" (after the break")[0] for name in told)
+    names = dict.fromkeys(name.partition(" (after the break")[0] for name in told)
     return ", ".join(filter(None, names)) or "nothing was compiled"
 
 
@@ -292,6 +322,5 @@ def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters["user"] = in_user_names
     environment.filters["kb"] = lambda n: f"{n / 1024:,.1f}"
     return environment

@@ -11,16 +11,14 @@ from pathlib import PurePath
 from markupsafe import Markup, escape
 
 from intarsia_ir.records import Origin
-from intarsia_ir.user_names import in_user_names
 
-__all__ = ["Lines", "Places", "compared", "in_names_of_programs"]
+__all__ = ["Lines", "Places", "compared"]
 
-_STACK = re.compile(r"\b__stack\d*_(\d+)\b")
 # a name where it is made: at the start of a line, or among the inputs of a graph
 _MADE = re.compile(r"^ *(?:local )?%(\w+): ")
 _INPUT = re.compile(r"[(,] ?%(\w+): ")
 _COMMENT = "  # "
-_ORIGIN = re.compile(r"(.*):(\d+) in (.*?)(?: \((.*)\))?")
+_ORIGIN = re.compile(r"(.*?):(\d+) in ('[^']*'|.*?)(?: \(((?!after the break)[^()]*)\))?")
 _LONGEST_COMPARED = 20_000  # lines; comparing takes time that grows with their square where much is different
 
 
@@ -45,7 +43,7 @@ class Places:
         """Return a link to a line, under a short name; nothing for what has no line."""
         if not origin.line:
             return Markup("")
-        short = in_user_names(f"{PurePath(origin.file).name}:{origin.line}")
+        short = f"{PurePath(origin.file).name}:{origin.line}"
         return Markup('<a href="#{}">{}</a>').format(self.anchor(origin.file, origin.line), short)
 
     def of_origin(self, origin: Origin) -> int:
@@ -70,11 +68,6 @@ class Lines:
     n_left_out: int = 0
 
 
-def in_names_of_programs(text: str) -> str:
-    """Return a text of a program with names that users know; every name in it is a word still."""
-    return in_user_names(_STACK.sub(r"stack_\1", text))
-
-
 def compared(before: str, after: str, prefix: str, places: Places, colours: Mapping[str, int], limit: int) -> Lines:
     """Return the lines of a program.
 
@@ -86,7 +79,7 @@ def compared(before: str, after: str, prefix: str, places: Places, colours: Mapp
         colours: Name -> number of the kernel that makes it.
         limit: Characters of the text that are shown, in whole lines.
     """
-    old, new = (in_names_of_programs(text).splitlines() for text in (before, after))
+    old, new = (text.splitlines() for text in (before, after))
     shown, n_left_out = _within(new, limit)
     marked = old[:1] == new[:1] and not n_left_out and max(len(old), len(new)) <= _LONGEST_COMPARED
     made, n_new, n_gone = list[Markup](), 0, 0
@@ -154,4 +147,4 @@ def _split(line: str) -> tuple[str, str, list[Origin]]:
     matches = [_ORIGIN.fullmatch(part) for part in rest.split("; ")] if comment else []
     if not matches or not all(matches):
         return line, "", []
-    return code, comment, [Origin(m[1], int(m[2]), m[3], m[4] or "") for m in matches if m is not None]
+    return code, comment, [Origin(m[1], int(m[2]), m[3].strip("'"), m[4] or "") for m in matches if m is not None]

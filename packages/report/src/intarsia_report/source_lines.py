@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import torch
 
-from intarsia_ir.user_names import in_user_names
 from intarsia_report.programs import Places
 
 __all__ = ["File", "Line", "files_of"]
@@ -71,7 +70,7 @@ def files_of(places: Places, kernels: Kernels, line_of: Callable[[str, int], str
             anchor = places.anchor(name, n) if n in wanted else ""
             lines.append(Line(n, texts[n], anchor, tuple(kernels.get((name, n), ())), last not in (0, n - 1)))
             last = n
-        found.append(File(in_user_names(name), name.startswith(_LIBRARIES), tuple(lines)))
+        found.append(File(name, name.startswith(_LIBRARIES), tuple(lines)))
     return tuple(sorted(found, key=lambda file: file.library))
 
 

@@ -19,75 +19,75 @@ from typing import Any
 
 from intarsia_dispatch import EventKind, FrameEvent, describe_guard
 from intarsia_ir.records import Origin
-from intarsia_ir.user_names import in_user_names
 from intarsia_report.explanation import Explanation, GraphSummary, StageRecord
 from intarsia_report.frame_source import frame_source
-from intarsia_report.programs import in_names_of_programs
 
-__all__ = ["structured"]
+__all__ = ["Log", "structured"]
 
 
 def structured(explanation: Explanation) -> str:
     """Return the records of an explanation: each frame's, in order, with those of its graph."""
-    log = _Log(min((span.start for span in explanation.spans), default=time.time()))
+    log = Log(min((span.start for span in explanation.spans), default=time.time()))
     graphs = iter(explanation.graphs)
     told = [event for event in explanation.frames if event.kind is not EventKind.NATIVE or event.in_eager]
-    for number, event in enumerate(told):
+    for event in told:
         replaced = event.kind in (EventKind.COMPILED, EventKind.RECOMPILED) and event.capture is not None
         has_graph = replaced and event.capture is not None and event.capture.graph_module is not None
-        log.frame(number, event, next(graphs, None) if has_graph else None)
+        log.frame(event, next(graphs, None) if has_graph else None)
     return "".join(log.lines)
 
 
-class _Log:
-    """Writes records.
+class Log:
+    """Writes records into `lines`; what is written may be taken out of it.
 
     Args:
-        start: Time of records whose own isn't known, in seconds since 1970.
+        start: Time of records whose own isn't known, in seconds since 1970; later ones have that of the record before.
     """
 
     def __init__(self, start: float) -> None:
         self.lines: list[str] = []
-        self._time = start
+        self.time = start
         self._files: dict[str, int] = {}
+        self._n_frames = 0
         self._about: dict[str, int] = {}
         self._origin = Origin("intarsia", 0, "")
 
-    def frame(self, number: int, event: FrameEvent, graph: GraphSummary | None) -> None:
+    def frame(self, event: FrameEvent, graph: GraphSummary | None) -> None:
         """Write what became of a frame, and of its graph."""
         self._origin = event.origin
-        self._about = {"frame_id": number, "frame_compile_id": 0, "attempt": 0}
+        self._about = {"frame_id": self._n_frames, "frame_compile_id": 0, "attempt": 0}
+        self._n_frames += 1
         self.record("dynamo_start", {"stack": [self._place(event.origin)]})
         if graph is not None:
             self._graph(graph)
         if event.capture is not None:
-            guards = [{"code": in_user_names(describe_guard(guard))} for guard in event.capture.guards]
+            guards = [{"code": describe_guard(guard)} for guard in event.capture.guards]
             self.record("dynamo_guards", {}, json.dumps(guards, indent=0))
             self.artifact("what_runs_instead", frame_source(event))
             for broke in event.capture.breaks:
-                self.artifact("graph_break", in_user_names(f"{broke.reason}\n{broke.remedy}"))
+                self.artifact("graph_break", f"{broke.reason}\n{broke.remedy}")
         if event.kind is EventKind.RECOMPILED:
-            self.artifact("recompile_reasons", json.dumps([in_user_names(event.reason)]), "json")
+            self.artifact("recompile_reasons", json.dumps([event.reason]), "json")
         self.record("compilation_metrics", self._metrics(event, graph))
 
     def _graph(self, graph: GraphSummary) -> None:
         for place, stage in enumerate(graph.stages):
-            self._time = stage.start
+            self.time = stage.start
             if place == 0:
                 for text in stage.before:
-                    self.record("dynamo_output_graph", {"sizes": {}}, in_names_of_programs(text))
+                    self.record("dynamo_output_graph", {"sizes": {}}, text)
             if stage.after != stage.before:
                 for name, metadata, text in _programs(stage):
-                    self.record(name, metadata, in_names_of_programs(text))
+                    self.record(name, metadata, text)
 
     def _metrics(self, event: FrameEvent, graph: GraphSummary | None) -> dict[str, Any]:
         return {
-            "co_name": in_user_names(event.name),
+            "co_name": event.name,
             "co_filename": event.origin.file,
             "co_firstlineno": event.origin.line,
             "guard_count": len(event.capture.guards) if event.capture is not None else None,
             "entire_frame_compile_time_s": sum(graph.seconds.values()) if graph is not None else None,
-            "fail_reason": in_user_names(event.reason) if event.in_eager else None,
+            "fail_reason": event.reason if event.in_eager else None,
             "restart_reasons": [],
         }
 
@@ -104,13 +104,13 @@ class _Log:
         if origin.file not in self._files:
             self._files[origin.file] = len(self._files)
             self._write({"str": [origin.file, self._files[origin.file]]}, None)
-        return {"line": origin.line, "name": in_user_names(origin.function), "filename": self._files[origin.file]}
+        return {"line": origin.line, "name": origin.function, "filename": self._files[origin.file]}
 
     def _write(self, record: dict[str, Any], text: str | None) -> None:
         if text is not None:
             record["has_payload"] = hashlib.md5(text.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
-        clock = time.strftime("%m%d %H:%M:%S", time.localtime(self._time))
-        micros = int(self._time % 1 * 1e6)
+        clock = time.strftime("%m%d %H:%M:%S", time.localtime(self.time))
+        micros = int(self.time % 1 * 1e6)
         place = f"{self._origin.file.replace(':', '_').replace(' ', '_')}:{self._origin.line}"
         self.lines.append(f"V{clock}.{micros:06d} {os.getpid()} {place}] {json.dumps(record)}\n")
         if text is not None:

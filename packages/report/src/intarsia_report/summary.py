@@ -5,6 +5,7 @@ from __future__ import annotations
 from intarsia_fuser import FusionPlan
 from intarsia_report.exchanges import collectives_of
 from intarsia_report.explanation import GraphSummary
+from intarsia_report.watching import GraphWatch
 from intarsia_runtime import group_size
 from intarsia_runtime.report import GraphReport
 from intarsia_scheduler import SchedulePlan
@@ -18,7 +19,7 @@ def summarise(report: GraphReport) -> GraphSummary:
     Args:
         report: What was noted while it was compiled, stage by stage or from a finished plan.
     """
-    stages, details = (tuple(report.watch.stages), report.watch.details) if report.watch is not None else ((), ())
+    watch = report.watch if report.watch is not None else GraphWatch()
     return GraphSummary(
         report.kernels,
         tuple(str(e.target) for e in report.externs),
@@ -30,8 +31,9 @@ def summarise(report: GraphReport) -> GraphSummary:
         report.plans_of(FusionPlan),
         report.plans_of(SchedulePlan),
         report.name,
-        stages,
-        details,
+        tuple(watch.stages),
+        watch.details,
         report.warm,
         collectives_of(report.program, group_size),
+        watch.memory,
     )

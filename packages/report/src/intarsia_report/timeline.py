@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intarsia_ir.user_names import in_user_names
 from intarsia_report.explanation import Explanation, Span
 
 __all__ = ["Bar", "bars_of"]
@@ -31,7 +30,7 @@ def bars_of(explanation: Explanation) -> tuple[Bar, ...]:
     """Return the bars in order of their start; time in which nothing was compiled is left out."""
     spans = [(span, "") for span in explanation.spans]
     for number, graph in enumerate(explanation.graphs):
-        about = f"graph {number} of {in_user_names(graph.name)}" if graph.name else f"graph {number}"
+        about = f"graph {number} of {graph.name}" if graph.name else f"graph {number}"
         spans += [(Span(s.name, about, s.start, s.seconds), f"g{number}-s{k}") for k, s in enumerate(graph.stages)]
     spans.sort(key=lambda pair: pair[0].start)
     starts, at, end = list[float](), 0.0, 0.0

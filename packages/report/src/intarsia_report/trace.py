@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_ir.user_names import in_user_names
 from intarsia_report.explanation import Explanation
 
 __all__ = ["trace"]
@@ -44,7 +43,7 @@ def _events(explanation: Explanation, base: float) -> Iterator[dict[str, Any]]:
         yield _event(span.name, "frames", span.start, span.seconds, base, {"function": span.about})
     for number, graph in enumerate(explanation.graphs):
         for stage in graph.stages:
-            known = {"graph": number, "function": in_user_names(graph.name), "gives": stage.level}
+            known = {"graph": number, "function": graph.name, "gives": stage.level}
             yield _event(stage.name, f"graph {number}", stage.start, stage.seconds, base, known)
 
 

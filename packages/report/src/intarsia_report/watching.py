@@ -10,13 +10,13 @@ from intarsia_dispatch import FrameEvent
 from intarsia_fuser import CostModel, FusionPlan, PlanPrices, price
 from intarsia_ir import codes
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
-from intarsia_ir.user_names import in_user_names
 from intarsia_ir.values import Partition
 from intarsia_loops.launches import LaunchPlan
 from intarsia_loops.level_text import LEVELS, print_value
 from intarsia_loops.levels import Buildable, Emitted, Loops
 from intarsia_report.explanation import Explanation, GraphSummary, KernelDetail, Span, StageRecord
 from intarsia_report.kernel_text import all_kernel_texts, kernel_texts
+from intarsia_scheduler import Held, held
 
 __all__ = ["GraphWatch", "Watching"]
 
@@ -49,9 +49,13 @@ class Watching:
             try:
                 return function(code, *args, **kwargs)
             finally:
-                self.spans.append(Span(name, in_user_names(code.co_qualname), start, time.perf_counter() - clock))
+                self.spans.append(Span(name, code.co_qualname, start, time.perf_counter() - clock))
 
         return call
+
+    def frame(self, event: FrameEvent) -> None:
+        """Keep what became of a frame."""
+        self.frames.append(event)
 
     def explanation(self, stats: Any, result: Any) -> Explanation:
         """Return what was collected since the last time."""
@@ -75,6 +79,7 @@ class GraphWatch:
     def __init__(self, cost: CostModel | None = None) -> None:
         self.stages: list[StageRecord] = []
         self.details: tuple[KernelDetail, ...] = ()
+        self.memory: tuple[tuple[Held, ...], ...] = ()
         self._cost = cost
 
     def note(self, name: str, seconds: float, before: Any, after: Any, plans: tuple[Any, ...]) -> None:
@@ -97,6 +102,7 @@ class GraphWatch:
         if all(isinstance(graph, Emitted) for graph in _graphs(after)):
             known = next((s.prices for s in reversed(self.stages) if s.prices), ())
             self.details = tuple(_details(_graphs(after), known))
+            self.memory = tuple(held(graph.launches) for graph in _graphs(after))
         elif all(isinstance(graph, Buildable) for graph in _graphs(after)):
             self.details = tuple(_details_of_finished(_graphs(after)))
 

@@ -27,6 +27,7 @@ class Watch(Protocol):
 
     stages: list[Any]
     details: tuple[Any, ...]
+    memory: tuple[Any, ...]
 
     def note(self, name: str, seconds: float, before: Any, after: Any, plans: tuple[Any, ...]) -> None:
         """Keep what a stage, which has just ended, made of a program."""

@@ -27,12 +27,14 @@ from intarsia_scheduler.memory import Lifetime, lifetimes, peak, place
 from intarsia_scheduler.plan import CHOICES, Choice, KernelPlan, Merge, SchedulePlan, SchedulePolicy, key_of
 from intarsia_scheduler.schedule import KernelForm, Scheduled, apply, arrange, forms_of, schedule, scheduled
 from intarsia_scheduler.simple import Simple
+from intarsia_scheduler.usage import Held, held
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CHOICES",
     "Choice",
+    "Held",
     "KernelForm",
     "KernelPlan",
     "Lifetime",
@@ -45,6 +47,7 @@ __all__ = [
     "apply",
     "arrange",
     "forms_of",
+    "held",
     "key_of",
     "lifetimes",
     "peak",

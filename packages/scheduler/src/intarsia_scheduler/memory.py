@@ -31,7 +31,7 @@ from intarsia_ir.dtypes import itemsize
 from intarsia_loops.launches import Launches, LaunchPlan
 from intarsia_loops.program import Buffer, Extern, Placement, TensorRef
 
-__all__ = ["ALIGNMENT", "Lifetime", "best_fit", "by_size", "highest", "lifetimes", "peak", "place"]
+__all__ = ["ALIGNMENT", "Lifetime", "best_fit", "by_size", "highest", "lifetimes", "peak", "place", "steps_of"]
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 _EXACT_LIMIT = 512  # buffers up to which placing by size is tried
@@ -121,6 +121,11 @@ def peak(launches: Launches) -> int:
 def lifetimes(launches: Launches) -> tuple[Lifetime, ...]:
     """Return the lifetimes of the buffers that belong in the arena, by start."""
     return _Steps(launches).lifetimes()
+
+
+def steps_of(launches: Launches) -> _Steps:
+    """Return what runs, in order, and from where to where each buffer is used."""
+    return _Steps(launches)
 
 
 class _Steps:

@@ -27,6 +27,7 @@ from intarsia_autodiff import SaveAll, partition
 from intarsia_functionalizer import functionalize
 from intarsia_ir.errors import InternalError
 from intarsia_ir.pipeline import Pipeline
+from intarsia_ir.stepping import Watch
 from intarsia_loops.launch_text import launches_lines
 from intarsia_loops.tiles import interpret as interpret_tiles
 from intarsia_runtime import assembled
@@ -36,13 +37,14 @@ __all__ = ["meaning"]
 Run = Callable[..., Any]
 
 
-def meaning(value: Any, plans: Sequence[Any], rest: Pipeline) -> Run:
+def meaning(value: Any, plans: Sequence[Any], rest: Pipeline, watch: Watch | None = None) -> Run:
     """Return what a value computes.
 
     Args:
         value: What a stage gave.
         plans: What the stage decided.
         rest: The stages after it; only what has no interpreter goes through these.
+        watch: Told of each step of the interpreters.
 
     Raises:
         VerifyError: The value breaks the rules of its dialect.
@@ -53,17 +55,17 @@ def meaning(value: Any, plans: Sequence[Any], rest: Pipeline) -> Run:
         verify(graph)
     match graphs[0]:
         case Captured():
-            return value.graph_module  # type: ignore[no-any-return]
+            return functools.partial(dialect_of(Captured).interpret, value.graph_module, watch=watch)
         case Half() | Functional() if not isinstance(value, Partition):
-            return _assembled(_split(value))
+            return _assembled(_split(value), watch)
         case Recorded() if not isinstance(value, Partition):
             # writes stay in the graph, and joint graphs have two parts: both are what the next pass takes apart
-            return _assembled(_split(functionalize(value, check=False)))
+            return _assembled(_split(functionalize(value, check=False)), watch)
         case Launched():
-            return assembled(Partition(*_linked(value, plans), value.halves))
+            return assembled(Partition(*_linked(value, plans, watch), value.halves))
         case Emitted() | Linked():
             return assembled(rest.run(value))
-    return _assembled(value)
+    return _assembled(value, watch)
 
 
 def _split(value: Functional) -> Partition[Half]:
@@ -72,24 +74,26 @@ def _split(value: Functional) -> Partition[Half]:
     return Partition(Half(value.graph_module, value.signature, value.facts, value.guards))
 
 
-def _assembled(value: Partition[Any]) -> Run:
-    return assembled(value.map(_interpreted))
+def _assembled(value: Partition[Any], watch: Watch | None) -> Run:
+    return assembled(value.map(functools.partial(_interpreted, watch=watch)))
 
 
-def _interpreted(graph: Any) -> Linked:
+def _interpreted(graph: Any, watch: Watch | None) -> Linked:
     contract = getattr(graph, "contract", graph)
-    run = functools.partial(dialect_of(type(graph)).interpret, graph.graph_module)
+    run = functools.partial(dialect_of(type(graph)).interpret, graph.graph_module, watch=watch)
     return Linked(run, contract.signature, contract.guards)
 
 
-def _linked(value: Partition[Launched], plans: Sequence[Any]) -> tuple[Linked, tuple[Linked, ...]]:
-    forward, *backwards = map(_tiled, value.graphs, plans)
+def _linked(value: Partition[Launched], plans: Sequence[Any], watch: Watch | None) -> tuple[Linked, tuple[Linked, ...]]:
+    forward, *backwards = [_tiled(*pair, watch) for pair in zip(value.graphs, plans, strict=True)]
     return forward, tuple(backwards)
 
 
-def _tiled(graph: Launched, plan: intarsia_scheduler.SchedulePlan) -> Linked:
+def _tiled(graph: Launched, plan: intarsia_scheduler.SchedulePlan, watch: Watch | None) -> Linked:
     said = intarsia_scheduler.arrange(graph.graph_module, plan)
     if list(launches_lines(said)) != list(launches_lines(graph.launches)):
         raise InternalError("the launches aren't what their plan says", code="bisect.launches")
     tiles = intarsia_scheduler.apply(graph.graph_module, plan)
-    return Linked(functools.partial(interpret_tiles, tiles), graph.contract.signature, graph.contract.guards)
+    return Linked(
+        functools.partial(interpret_tiles, tiles, watch=watch), graph.contract.signature, graph.contract.guards
+    )

@@ -7,13 +7,15 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from intarsia_ir._interpret import run_graph
+from intarsia_ir._interpret import noting, run_graph
+from intarsia_ir.stepping import Watch
 from intarsia_ir.torch.ops import REGIONS, set_grad_enabled
+from intarsia_ir.torch.text import DIALECT
 
 __all__ = ["interpret"]
 
 
-def interpret(gm: fx.GraphModule, *args: Any) -> tuple[Any, ...]:
+def interpret(gm: fx.GraphModule, *args: Any, watch: Watch | None = None) -> tuple[Any, ...]:
     """Run `gm` on `args` and return its flat results.
 
     Grad mode is the caller's again at the end, and regions left open by an error are closed: what a program leaves
@@ -22,6 +24,7 @@ def interpret(gm: fx.GraphModule, *args: Any) -> tuple[Any, ...]:
     Args:
         gm: FX(torch).
         args: One value per placeholder, in order.
+        watch: Told of each node, right after it was run.
 
     Raises:
         InvalidArgumentError: The number of arguments is wrong.
@@ -32,6 +35,7 @@ def interpret(gm: fx.GraphModule, *args: Any) -> tuple[Any, ...]:
         >>> interpret(gm, torch.tensor([1.0, -2.0]))
         (tensor([-1.,  2.]),)
     """
+    told = noting(gm, args, DIALECT, watch)
     open_regions: list[tuple[Any, Any]] = []
 
     def note(node: fx.Node, value: Any, call_args: tuple[Any, ...]) -> None:
@@ -39,6 +43,7 @@ def interpret(gm: fx.GraphModule, *args: Any) -> tuple[Any, ...]:
             open_regions.append((REGIONS[node.target], value))
         elif node.target in REGIONS.values():
             open_regions[:] = [region for region in open_regions if region[1] is not call_args[0]]
+        told(node, value, call_args)
 
     grad_mode = torch.is_grad_enabled()
     try:

@@ -10,20 +10,22 @@ from typing import Any
 
 import torch.fx as fx
 
+from intarsia_ir.stepping import Watch
 from intarsia_loops.graph import from_fx
 from intarsia_loops.run import run_program
 
 __all__ = ["interpret"]
 
 
-def interpret(gm: fx.GraphModule, *args: Any) -> tuple[Any, ...]:
+def interpret(gm: fx.GraphModule, *args: Any, watch: Watch | None = None) -> tuple[Any, ...]:
     """Return the flat outputs of a kernel program for these inputs; slow, obviously right.
 
     Args:
         gm: FX(kernels).
         *args: One tensor per input buffer and one int per size symbol, in placeholder order.
+        watch: Told of each kernel, with what its steps made, and of each library call, right after it was run.
 
     Raises:
         RuntimeFault: A kernel reads what it made in another row, or hasn't made yet.
     """
-    return run_program(from_fx(gm), args)
+    return run_program(from_fx(gm), args, watch)

@@ -107,8 +107,7 @@ def _summary(
     hints: Mapping[str, int],
 ) -> KernelSummary:
     def n_bytes(names: Iterable[str]) -> int:
-        found = [buffers[name] for name in names]
-        return sum(math.prod(_number(n, hints) for n in b.shape) * itemsize(b.dtype) for b in found)
+        return sum(bytes_at_capture(buffers[name], hints) for name in names)
 
     local = [s for s in kernel.steps if s.out in kernel.local]
     return KernelSummary(
@@ -119,6 +118,11 @@ def _summary(
         sum(2 * math.prod(_number(a.extent, hints) for a in s.axes) * itemsize(s.dtype) for s in local),
         origins,
     )
+
+
+def bytes_at_capture(buffer: Buffer, hints: Mapping[str, int]) -> int:
+    """Return the bytes of a buffer's elements, with the values that size symbols had at capture; 0 without them."""
+    return math.prod(_number(n, hints) for n in buffer.shape) * itemsize(buffer.dtype)
 
 
 def _number(size: IndexExpr, hints: Mapping[str, int]) -> int:

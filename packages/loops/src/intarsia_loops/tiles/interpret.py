@@ -19,6 +19,9 @@ import torch
 
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.errors import RuntimeFault
+from intarsia_ir.records import Origin
+from intarsia_ir.stepping import Step, Watch
+from intarsia_loops._text import item_text
 from intarsia_loops.evaluate import allocate
 from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.ops import SCALAR_OPS
@@ -48,23 +51,26 @@ from intarsia_loops.tiles.program import (
     has_order,
     statements,
 )
+from intarsia_loops.tiles.text import launch_lines, simple_text
 from intarsia_loops.tiles.walks.expand import expand
 
 __all__ = ["interpret"]
 
 Path = tuple[tuple[int, int], ...]
+_WITH_OTHERS = (For, If, Last, VectorWalk, GridWalk)
 RELATIONS: Mapping[str, Callable[[int, int], bool]] = MappingProxyType(
     {"<": int.__lt__, "<=": int.__le__, "==": int.__eq__, "!=": int.__ne__}
 )
 
 
-def interpret(tiles: Tiles, *args: Any, seed: int = 0) -> tuple[Any, ...]:
+def interpret(tiles: Tiles, *args: Any, seed: int = 0, watch: Watch | None = None) -> tuple[Any, ...]:
     """Return the outputs of a tile program for these inputs.
 
     Args:
         tiles: The program.
         args: One tensor per input buffer and one int per size symbol, in the order of `tiles.inputs`.
         seed: Of the order in which sets, programs, threads and lanes run.
+        watch: Told of each statement that holds no others, and of each launch and library call, right after it was run.
 
     Raises:
         RuntimeFault: An access outside a buffer (`tiles.bounds`), of what nothing wrote (`tiles.unwritten`), or of what
@@ -78,14 +84,16 @@ def interpret(tiles: Tiles, *args: Any, seed: int = 0) -> tuple[Any, ...]:
     )  # fmt: skip
     memory: dict[str, torch.Tensor] = dict(tiles.constants)
     sizes = bind(shell, list(args), memory)
-    run = _Runner(tiles, sizes, random.Random(seed))
+    run = _Runner(tiles, sizes, random.Random(seed), watch)
     for name, tensor in memory.items():
         run.stores[name] = _Store(tensor, True)
     for item in tiles.items:
         if isinstance(item, Extern):
             now = {name: store.tensor for name, store in run.stores.items()}
-            for name, tensor in bind_results(item, tiles.buffers, now, sizes).items():
+            made = bind_results(item, tiles.buffers, now, sizes)
+            for name, tensor in made.items():
                 run.stores[name] = _Store(tensor, True)
+            run.tell(item_text(item, tiles.buffers), made, item.origins)
         else:
             run.launch(item)
     final = {name: store.tensor for name, store in run.stores.items()}
@@ -203,10 +211,11 @@ class _Runner:
         tiles: The program.
         sizes: Values of the size symbols.
         order: Source of every order that must not matter.
+        watch: Told of each step.
     """
 
-    def __init__(self, tiles: Tiles, sizes: Mapping[str, int], order: random.Random) -> None:
-        self.tiles, self.sizes, self.order = tiles, sizes, order
+    def __init__(self, tiles: Tiles, sizes: Mapping[str, int], order: random.Random, watch: Watch | None) -> None:
+        self.tiles, self.sizes, self.order, self._watch = tiles, sizes, order, watch
         self.stores: dict[str, _Store] = {}
         self.params: dict[str, str] = {}
         self.width = 1 << 63
@@ -227,6 +236,16 @@ class _Runner:
         for s in statements(launch.body):
             if isinstance(s, Last) and bool(self._buffer(s.counter).flat.any()):
                 raise RuntimeFault(f"{s.counter} isn't 0 after {launch.name}", code="tiles.counter")
+        if self._watch is not None:
+            used = {name: self.stores[name] for one in launch.sets for name in one if name in self.stores}
+            made = {name: store.tensor for name, store in used.items() if store.writers}
+            self.tell("\n".join(launch_lines(launch)), made, launch.origins)
+
+    def tell(self, text: str, made: Mapping[str, Any], origins: tuple[Origin, ...]) -> None:
+        """Tell of an item of the program."""
+        if self._watch is not None:
+            memory = {name: store.tensor for name, store in self.stores.items()}
+            self._watch(Step(text, made, {**self.sizes, **memory}, origins))
 
     def _buffer(self, name: str) -> _Store:
         real = self.params.get(name, name)
@@ -250,6 +269,38 @@ class _Runner:
     def _body(self, body: Sequence[Statement], frame: _Frame) -> None:
         for s in body:
             getattr(self, f"_{type(s).__name__.lower()}")(s, frame)
+            if self._watch is not None and not isinstance(s, _WITH_OTHERS):
+                self._watch(Step(simple_text(s), self._made(s, frame), self._known(frame), depth=1))
+
+    def _made(self, s: Statement, frame: _Frame) -> dict[str, Any]:
+        """What a statement made, by its names in the launch."""
+        match s:
+            case Hold() if s.value is not None:
+                return {s.name: frame.numbers[s.name]}
+            case Run():
+                return {s.name: frame.numbers[s.name]}
+            case Take():
+                return {name: frame.numbers[name] for name in s.names}
+            case Put() if s.when is None or bool(self._value(s.when, frame)):
+                index = [self._number(e, frame) for e in s.index]
+                store, at = self._element(s.target, index, frame)
+                return {f"{s.target}[{', '.join(map(str, index))}]": store.flat[at].clone()}
+            case Fold():
+                state: _State = frame.find("states", s.acc)
+                return dict(zip([s.acc], [state.values.get(self._position(state, frame))], strict=True))
+        return {}
+
+    def _known(self, frame: _Frame) -> dict[str, Any]:
+        """What has a value at a point: sizes, axes, numbers, arrays, and the launch's buffers by its own names."""
+        names: dict[str, Any] = {**self.sizes}
+        names |= {own: self.stores[real].tensor for own, real in self.params.items() if real in self.stores}
+        frames = [frame]
+        while (above := frames[-1].parent) is not None:
+            frames.append(above)
+        for one in reversed(frames):
+            names |= {name: store.flat.reshape(shape) for name, (store, shape) in one.stores.items()}
+            names |= {**one.numbers, **{axis.key: at for axis, at in one.axes.items()}}
+        return names
 
     def _for(self, s: For, frame: _Frame) -> None:
         self._binds.update((b.name, b.size) for b in s.binds)

@@ -64,7 +64,7 @@ from intarsia_loops.tiles.program import (
 )
 from intarsia_loops.tiles.walks.text import target_line, value_lines, walk_lines
 
-__all__ = ["parse_ir", "print_ir"]
+__all__ = ["launch_lines", "parse_ir", "print_ir", "simple_text"]
 
 
 def print_ir(tiles: Tiles, *, made_by: str = "") -> str:
@@ -148,7 +148,7 @@ def _statement(s: Statement) -> Iterator[str]:
         case GridWalk():
             yield from grid_lines(s)
         case _:
-            yield from _simple(s).splitlines()
+            yield from simple_text(s).splitlines()
 
 
 def _for(s: For) -> str:
@@ -165,7 +165,7 @@ def _for(s: For) -> str:
     return text + (" back" if s.back else "") + (f" hint {s.hint!r}" if s.hint else "") + " {"
 
 
-def _simple(s: Statement) -> str:
+def simple_text(s: Statement) -> str:
     """Text of a statement without others in it."""
     match s:
         case Hold(value=None):
