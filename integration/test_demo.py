@@ -6,6 +6,7 @@ import pytest
 
 from integration.demo import __main__ as demo
 from integration.models import MODELS
+from integration.progress import Progress
 
 ROW = {
     "result": "equal to eager", "eager_ms": 1.0, "torch_ms": 1.0, "intarsia_ms": 0.5, "ratio": 2.0, "ratio_low": 1.9,
@@ -46,3 +47,12 @@ def test_a_model_that_differs_fails(measured, capsys, monkeypatch):
     monkeypatch.setattr(demo, "child", lambda *given: {"error": "values differ", "stderr": "why"})
     assert demo.main(["softmax"]) == 1
     assert "softmax (own): values differ" in capsys.readouterr().out
+
+
+def test_long_runs_tell_how_far_they_are_now_and_then(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("integration.progress.time.monotonic", lambda: now[0])
+    progress = Progress("samples", every=30)
+    for now[0] in (10.0, 29.0, 31.0, 32.0, 62.0):
+        progress.tell(lambda: int(now[0]))
+    assert capsys.readouterr().err == "31 samples after 31 s\n62 samples after 62 s\n"

@@ -27,7 +27,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TOP = {"noxfile.py", "README.md", "packages", "integration", "benchmarks", "docs", "tools", "LICENSE"}
+PAGES = {"README.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "LICENSE"}
+TOP = PAGES | {"noxfile.py", "packages", "integration", "benchmarks", "docs", "tools"}
 BAD_CODE = re.compile(
     r"except:|except (Base)?Exception( as \w+)?:\s*\n\s*pass\b|raise Exception\(|raise NotImplementedError"
     r"|TODO(?!\(docs/status\.md: )"

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from integration.progress import Progress
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 CRASHES = 20
 """A worker that dies is started again behind the sample that killed it, this many times."""
@@ -70,10 +72,11 @@ def _parser() -> argparse.ArgumentParser:
 def sweep(options: argparse.Namespace, path: Path) -> list[dict[str, Any]]:
     """Run the workers to their end and return their rows."""
     running = {k: _start(options, path, k) for k in range(max(1, options.jobs))}
-    crashes = 0
+    crashes, progress = 0, Progress("samples begun")
     try:
         while running:
             time.sleep(0.2)
+            progress.tell(lambda: len(rows_of(path)))
             for k, process in list(running.items()):
                 if process.poll() is None:
                     continue

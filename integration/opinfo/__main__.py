@@ -20,6 +20,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from integration.progress import Progress
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 DTYPES = ("float32", "int64", "bool", "bfloat16")
 WHOLE = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool", "complex64")
@@ -86,10 +88,11 @@ def sweep(options: argparse.Namespace, path: Path) -> list[dict[str, Any]]:
     jobs = min(jobs, 8) if options.dense else jobs
     until = time.time() + options.seconds
     running = {k: _start(options, path, (k, jobs), until) for k in range(jobs)}
-    crashes = 0
+    crashes, progress = 0, Progress("samples begun")
     try:
         while running:
             time.sleep(0.2)
+            progress.tell(lambda: len(_rows(path)))
             for k, process in list(running.items()):
                 if process.poll() is None:
                     continue
