@@ -130,15 +130,14 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
     """
     compile_one, parsed, policy = _parts(keywords)
     watching = Watching(keywords.get("cost"))
-    compiled = make_dispatcher(compile_one, parsed, policy, dynamic=keywords.get("dynamic"), watching=watching).compile(
-        fn
-    )
+    made = make_dispatcher(compile_one, parsed, policy, dynamic=keywords.get("dynamic"), watching=watching)
+    compiled = made.compile(fn)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         before = stats()
         watching.forget()
-        result = compiled(*args, **kwargs)
-        return watching.explanation(difference(stats(), before), result)
+        # the call comes first: keywords are evaluated in order
+        return watching.explanation(result=compiled(*args, **kwargs), stats=difference(stats(), before))
 
     return run
 
