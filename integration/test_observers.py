@@ -146,9 +146,12 @@ class Log(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_a_dispatch_mode_is_shown_every_operation(make):
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_dispatch_mode_is_shown_every_operation(fresh, warm):
     layer = Layer()
-    compiled, seen = make(layer, rows()), []
+    compiled, seen = intarsia.compile(layer), []
+    if warm:
+        compiled(rows())
     for program in (compiled, layer):
         with Log() as log:
             program(rows())
@@ -158,6 +161,21 @@ def test_a_dispatch_mode_is_shown_every_operation(make):
     assert seen[0] == seen[1]
     compiled(rows())
     assert intarsia.stats().fallbacks == 0 and intarsia.stats().graphs == 1
+
+
+@pytest.mark.parametrize("options", [{"options": RAISE}, {"fullgraph": True}])
+def test_a_dispatch_mode_is_a_failure_where_those_are_raised(fresh, options):
+    compiled = intarsia.compile(function, **options)
+    with pytest.raises(UnsupportedError, match="the mode Log is active") as caught, Log():
+        compiled(rows())
+    assert caught.value.code == "dispatch.observed" and __file__ in str(caught.value)
+    torch.testing.assert_close(compiled(rows()), function(rows()))
+
+
+def test_explain_says_what_watches(fresh):
+    with Log():
+        explanation = intarsia.explain(function)(rows())
+    assert "the mode Log is active" in str(explanation) and not explanation.graphs
 
 
 def test_fake_tensors_give_fake_results(make):

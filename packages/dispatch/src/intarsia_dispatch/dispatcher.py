@@ -25,7 +25,7 @@ from intarsia_dispatch import skipping
 from intarsia_dispatch.config import CompiledGraph, DispatchConfig
 from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.graphs import graph_caller
-from intarsia_dispatch.hidden import hidden_from_user
+from intarsia_dispatch.hidden import AsCalled, as_called, hidden_from_user
 from intarsia_dispatch.hooked_calls import call_of, call_then, has_hooks, is_call, unwrapped
 from intarsia_dispatch.outcomes import Outcomes
 from intarsia_dispatch.reports import break_error, first_line
@@ -41,8 +41,9 @@ from intarsia_ir.errors import (
     RuntimeFault,
     UnsupportedError,
 )
+from intarsia_ir.guards import TorchModesGuard
 from intarsia_ir.interrupts import held_back
-from intarsia_ir.observers import observer
+from intarsia_ir.observers import observer, without_function_modes
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Symbolic
 from intarsia_ir.stack import deep_stack
 
@@ -198,21 +199,24 @@ class Dispatcher:
             return None
         watcher = observer(tuple(frame.locals.values()))
         if watcher:  # it is shown what eager shows it
-            self._outcomes.native(code, None, f"{watcher} is active, and sees no operation of compiled code")
+            self._outcomes.observed(code, watcher, asked_for=id(code) in self._roots)
             return ...
+        asked = as_called()
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
         with self._config.lock, held_back(), some_working_directory(), hidden_from_user(), deep_stack():
-            return choose(code, frame, varying)  # by itself: another compiler beneath would compile this one
+            return choose(code, frame, varying, asked)  # by itself: another compiler beneath would compile this one
 
-    def _choose(self, code: CodeType, frame: FrameInfo, varying: bool) -> _Answer:
+    def _choose(self, code: CodeType, frame: FrameInfo, varying: bool, asked: AsCalled) -> _Answer:
         state = self._table.find(code) or self._see(code)
+        state.as_called = asked
         values = framehook.frame_values(code, frame)
         try:
             if frame.error is not None:
                 raise frame.error
-            for version in state.versions:
-                if version.holds(values, frame):
-                    return _again(code, version)
+            with asked():
+                for version in state.versions:
+                    if version.holds(values, frame):
+                        return _again(code, version)
             reason = state.versions[-1].why_not(frame) if state.versions else ""
         except Exception as error:
             self._guard_failed(code, state, error)
@@ -285,7 +289,8 @@ class Dispatcher:
         fullgraph = self._config.policy.fullgraph
         number = self._counts.snapshot().graphs
         try:
-            capture = self._config.capture(code, frame, fullgraph=fullgraph, number=number, dynamic=dynamic)
+            with state.as_called():
+                capture = self._config.capture(code, frame, fullgraph=fullgraph, number=number, dynamic=dynamic)
         except Exception as error:
             if fullgraph and isinstance(error, UnsupportedError):
                 raise
@@ -307,7 +312,7 @@ class Dispatcher:
         config = self._config
         graph: CompiledGraph | None = None
         if capture.graph_module is not None:
-            with torch._C._EnableTorchFunction():  # a backend may trace by it
+            with without_function_modes(), torch._C._EnableTorchFunction():  # a backend may trace by it
                 run = config.compile_graph(capture, frame)
             graph = run if isinstance(run, CompiledGraph) else CompiledGraph(run)
             self._counts.add(graphs=1)
@@ -324,7 +329,9 @@ class Dispatcher:
             )
         guard = config.build_guards(code, frame, capture, graph)
         version = Version(guard, new_code, id(frame.globals), graph is not None, capture.code)
-        if not version.holds(values, frame):
+        with state.as_called():
+            holds = version.holds(values, frame)
+        if not holds:
             raise InternalError(
                 f"guards of {code.co_qualname} don't hold for the very call they were made from: "
                 f"{version.why_not(frame)}",
@@ -336,7 +343,8 @@ class Dispatcher:
     def _link(self, code: CodeType, capture: Capture, graph: CompiledGraph | None) -> CodeType:
         """Fill the holes: resume functions with their own linked code, helpers by name, the graph in what is left."""
         on_fault, on_return = _fault_tellers(weakref.ref(self), code)
-        caller = graph_caller(graph, on_fault, on_return, capture.code.undo) if graph else None
+        moded = any(isinstance(guard, TorchModesGuard) and guard.modes for guard in capture.guards)
+        caller = graph_caller(graph, on_fault, on_return, capture.code.undo, hidden=moded) if graph else None
         return self._filled(capture.code, code, capture, caller)
 
     def _filled(self, linkable: LinkableCode, code: CodeType, capture: Capture, caller: object) -> CodeType:

@@ -18,6 +18,7 @@ class EventKind(enum.Enum):
     NATIVE = "native"  # nothing to compile in it
     FAILED = "failed"  # left to eager by `on_error`; the reason is the error
     LIMIT = "limit"  # left to eager by the recompile limit
+    OBSERVED = "observed"  # left to eager, because something watches its operations
     FAULT = "fault"  # a compiled graph faulted at run time; the frame ran again in eager
 
 
@@ -46,5 +47,5 @@ class FrameEvent:
     @property
     def in_eager(self) -> bool:
         """Whether the frame, or one call of it, ran in eager though it has something to compile."""
-        left = self.kind in (EventKind.FAILED, EventKind.LIMIT, EventKind.FAULT)
+        left = self.kind in (EventKind.FAILED, EventKind.LIMIT, EventKind.FAULT, EventKind.OBSERVED)
         return left or (self.kind is EventKind.NATIVE and self.capture is not None and bool(self.capture.breaks))

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from intarsia_dispatch.config import CompiledGraph
 from intarsia_dispatch.policy import ErrorPolicy
 from intarsia_dispatch.random_state import restore_random_state, save_random_state
@@ -22,6 +24,8 @@ def graph_caller(
     on_fault: Callable[[RuntimeFault], None],
     on_return: Callable[[RuntimeFault], None],
     undo: Callable[[], None] | None = None,
+    *,
+    hidden: bool = False,
 ) -> Unhooked:
     """Return what replacement bytecode calls for a graph.
 
@@ -37,6 +41,7 @@ def graph_caller(
             one, and the collector doesn't look into those. The same goes for `on_return`.
         on_return: Told after the original returned where the fault was the compiler's. What it raises is raised.
         undo: Puts back what the caller did before the call, before the original runs.
+        hidden: Whether modes of torch functions are on, which have been asked while it was captured.
     """
 
     def bail_out(error: Exception, replaced: bool) -> bool | Callable[[], None]:
@@ -48,7 +53,8 @@ def graph_caller(
         expected = graph.raises is not None and error.inputs is not None and _raises(graph.raises, error.inputs)
         return expected or functools.partial(on_return, error)
 
-    return Unhooked(_run_of(graph), bail_out)
+    run = _run_of(graph)
+    return Unhooked(_hidden_from_modes(run) if hidden else run, bail_out)
 
 
 def or_eager(
@@ -86,6 +92,14 @@ def or_eager(
             del fault  # its traceback holds this frame
 
     return call
+
+
+def _hidden_from_modes(run: Callable[..., Any]) -> Callable[..., Any]:
+    def run_hidden(*inputs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return run(*inputs)
+
+    return run_hidden
 
 
 def _raises(raises: Callable[..., bool], inputs: Sequence[Any]) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-__all__ = ["hidden_from_user"]
+__all__ = ["AsCalled", "as_called", "hidden_from_user"]
 
 _INNER_PARTS = r"(torch\.(_subclasses|fx|_prims|_prims_common|_meta_registrations|utils\._sympy)|sympy)(\.|$)"
 
@@ -27,6 +27,23 @@ def hidden_from_user() -> contextlib.AbstractContextManager[Any]:
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         stack.enter_context(saved_tensors_hooks(_itself, _itself))
     return stack
+
+
+#: Makes a context.
+AsCalled = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+def as_called() -> AsCalled:
+    """Return what makes a context in which torch asks whom it asks now about its functions: classes, modes, nobody."""
+    if torch._C._is_torch_function_enabled():
+        return torch._C._EnableTorchFunction
+    return _classes_unasked if not torch._C._is_torch_function_all_disabled() else contextlib.nullcontext
+
+
+@contextlib.contextmanager
+def _classes_unasked() -> Iterator[None]:
+    with torch._C._EnableTorchFunction(), torch._C.DisableTorchFunctionSubclass():
+        yield
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from intarsia_dispatch.recompiles import RecompileLog
 from intarsia_dispatch.stats import Counters, DispatchStats
 from intarsia_dispatch.versions import CodeState
 from intarsia_ir.errors import IntarsiaError, RuntimeFault, UnsupportedError, raised_by
+from intarsia_ir.observers import dispatch_mode
 from intarsia_ir.records import Capture
 
 if TYPE_CHECKING:
@@ -38,6 +39,28 @@ class Outcomes:
     def native(self, code: CodeType, capture: Capture | None, reason: str) -> None:
         """Tell that a frame runs as written, and why: nothing is wrong."""
         self.tell(FrameEvent(EventKind.NATIVE, code.co_qualname, reports.first_line(code), reason, capture))
+
+    def observed(self, code: CodeType, watcher: str, *, asked_for: bool) -> None:
+        """Raise, or tell that a frame runs as written for what watches its operations.
+
+        Args:
+            code: Of the frame.
+            watcher: What watches.
+            asked_for: Whether the function was given to `compile`.
+
+        Raises:
+            UnsupportedError: By the policy, where that is a dispatch mode; code "dispatch.observed". Tracers of torch's
+                take what they are shown for the program, and are no failure.
+        """
+        reason = f"{watcher} is active, and sees no operation of compiled code"
+        if asked_for and self._config.policy.raises() and dispatch_mode(of_torch=False) is not None:
+            raise UnsupportedError(
+                f"{code.co_qualname} would run in eager: {reason}",
+                code="dispatch.observed",
+                where=(reports.first_line(code),),
+                hints=("call it outside of the mode, or call the function that was compiled in it",),
+            )
+        self.tell(FrameEvent(EventKind.OBSERVED, code.co_qualname, reports.first_line(code), reason))
 
     def failed(
         self, code: CodeType, state: CodeState, error: Exception, doing: str, capture: Capture | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import intarsia_framehook as framehook
 from intarsia_dispatch.config import FrameGuard
+from intarsia_dispatch.hidden import AsCalled
 from intarsia_ir.records import GraphBreak, LinkableCode, Symbolic
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ class CodeState:
         resumes: What goes on with it after breaks, each at its place.
         passed_on: What kept all of it from being captured, in a library's function: what that calls may be compiled.
         hands_on: Something that it calls was compiled.
+        as_called: Makes a context in which torch asks whom it asked at the latest call.
     """
 
     versions: list[Version] = field(default_factory=list)
@@ -83,6 +86,7 @@ class CodeState:
     resumes: list[CodeType] = field(default_factory=list)
     passed_on: GraphBreak | None = None
     hands_on: bool = False
+    as_called: AsCalled = contextlib.nullcontext
 
     def is_compiled(self) -> bool:
         """Whether some version is other code than was written."""

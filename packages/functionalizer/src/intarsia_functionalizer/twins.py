@@ -26,6 +26,7 @@ _NAMED: dict[OpOverload, OpOverload] = {
     aten.__irshift__.Scalar: aten.__rshift__.Scalar,
     aten.__irshift__.Tensor: aten.__rshift__.Tensor,
     aten._batch_norm_with_update.default: aten._batch_norm_with_update_functional.default,
+    aten._fused_moving_avg_obs_fq_helper.default: aten._fused_moving_avg_obs_fq_helper_functional.default,
     aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
     aten.conj_physical_.default: aten._conj_physical.default,
     aten.native_batch_norm.default: aten._native_batch_norm_legit_functional.default,

@@ -6,6 +6,8 @@ nothing. So no compiled code runs while there is an observer, and no frame is co
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +19,7 @@ from torch.autograd import forward_ad
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-__all__ = ["ANOMALY", "OBSERVER_KEYS", "observer", "observer_keys"]
+__all__ = ["ANOMALY", "OBSERVER_KEYS", "dispatch_mode", "observer", "observer_keys", "without_function_modes"]
 
 ANOMALY = "torch.autograd.detect_anomaly"
 
@@ -50,8 +52,9 @@ def observer(values: tuple[Any, ...] = ()) -> str:
     """
     for what in observer_keys():
         return what
-    if torch._C._len_torch_dispatch_stack():
-        return f"the mode {type(_get_current_dispatch_mode_stack()[-1]).__qualname__}"
+    mode = dispatch_mode()
+    if mode is not None:
+        return f"the mode {type(mode).__qualname__}"
     if forward_ad._current_level >= 0:
         return "torch.autograd.forward_ad.dual_level()"
     if torch.is_anomaly_enabled():
@@ -62,4 +65,38 @@ def observer(values: tuple[Any, ...] = ()) -> str:
     return f"whoever handed in a {stand_ins[0]}" if stand_ins else ""
 
 
+def dispatch_mode(*, of_torch: bool = True) -> Any:
+    """Return the innermost dispatch mode of this thread; None when there is none.
+
+    Args:
+        of_torch: Whether those count by which torch itself traces programs.
+    """
+    if not torch._C._len_torch_dispatch_stack():
+        return None
+    modes = [mode for mode in _get_current_dispatch_mode_stack() if of_torch or not _traces(type(mode))]
+    return modes[-1] if modes else None
+
+
+def _traces(kind: type) -> bool:
+    return kind.__module__.startswith(("torch._subclasses.", "torch.fx.experimental.", "torch._functorch."))
+
+
 _STAND_INS = (torch.fx.Proxy, FakeTensor, FunctionalTensor)
+
+
+@contextlib.contextmanager
+def without_function_modes() -> Iterator[tuple[Any, ...]]:
+    """Put the modes of torch functions of this thread aside in a block, and give them, the outermost first.
+
+    Example:
+        >>> from torch.utils._device import DeviceContext
+        >>> with DeviceContext("meta"), without_function_modes() as modes:
+        ...     len(modes), torch.ones(1).device.type
+        (1, 'cpu')
+    """
+    aside = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
+    try:
+        yield tuple(reversed(aside))
+    finally:
+        for mode in reversed(aside):
+            torch._C._push_on_torch_function_stack(mode)

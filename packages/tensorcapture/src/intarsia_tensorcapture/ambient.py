@@ -17,13 +17,13 @@ from intarsia_ir.guards import (
     DeterministicGuard,
     GradModeGuard,
     InferenceModeGuard,
-    TorchModesGuard,
 )
-from intarsia_ir.modes import DEFAULT_DEVICE, region_devices, torch_modes
+from intarsia_ir.modes import region_devices, torch_modes
 from intarsia_ir.records import AttributeSource, ModuleSource, Source
 from intarsia_ir.torch import SETTINGS
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const
+from intarsia_tensorcapture.function_state import FunctionState
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
@@ -37,12 +37,10 @@ _DUAL_LEVEL = AttributeSource(ModuleSource(forward_ad.__name__), "_current_level
 
 
 def modes_active() -> bool:
-    """Tell whether a mode, a transform such as `torch.func.grad`, or forward AD changes what torch functions do.
-
-    Regions of devices do, too, but they are followed.
-    """
-    modes = any(not isinstance(mode, torch.device) and mode != DEFAULT_DEVICE for mode in torch_modes())
-    return modes or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    """Tell whether a dispatch mode, a transform such as `torch.func.grad`, or forward AD changes what operations do."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
+        return True
+    return forward_ad._current_level >= 0
 
 
 class Ambient:
@@ -55,13 +53,17 @@ class Ambient:
         self.inference: list[Inference] = []
         self.settings: dict[Any, Any] = {}  # functions that change a setting -> what it was at entry
         self.modes_at_entry = torch_modes()
+        self.functions = FunctionState(self.modes_at_entry)
+        # beside other modes, regions of devices are modes like these
+        self.regions_at_entry = () if self.functions.at_entry else region_devices(self.modes_at_entry)
         # regions of `with torch.device(...)`: those that the program opens aren't entered for real
-        self.devices: list[torch.device] = list(region_devices(self.modes_at_entry))
+        self.devices: list[torch.device] = list(self.regions_at_entry)
         self.left_devices = 0  # how many of the entry's regions were left
         self.default_device: list[torch.device | None] = []  # what `torch.set_default_device` was given last
 
     def restore(self) -> None:
         """Put torch's state back."""
+        self.functions.restore()
         for autocast in reversed(self.entered):
             autocast.real.__exit__(None, None, None)
         self.entered.clear()
@@ -92,8 +94,9 @@ class Ambient:
         return torch.inference_mode(self.inference_at_entry) if self.inference else contextlib.nullcontext()
 
     def depth(self) -> tuple[Any, ...]:
-        """Return which regions of devices and how many of inference mode are open, and what is set."""
-        return tuple(self.devices), len(self.inference), [getter() for getter in SETTINGS.values()]
+        """Return which regions of devices and how many of inference mode and modes are open, and what is set."""
+        settings = [getter() for getter in SETTINGS.values()]
+        return tuple(self.devices), len(self.inference), self.functions.depth(), settings
 
     def exit_grad_mode(self) -> bool | None:
         """Return the grad mode that is left behind, if it isn't that of the entry."""
@@ -104,7 +107,7 @@ class Ambient:
         """Tell whether the state isn't that of the entry."""
         devices = self.left_devices or self.default_device or self.entered_devices()
         open_ = self.entered or self.inference or devices or self.changed_settings()
-        return bool(open_ or self.exit_grad_mode() is not None)
+        return bool(open_ or self.functions.is_changed() or self.exit_grad_mode() is not None)
 
     def entered_devices(self) -> list[torch.device]:
         """Return the regions of devices that the program has opened."""
@@ -114,8 +117,7 @@ class Ambient:
         """Return the regions of devices that are open since the entry; a default that was set since is one."""
         if self.default_device:
             return tuple(device for device in self.default_device if device is not None)
-        at_entry = region_devices(self.modes_at_entry)
-        return at_entry[: len(at_entry) - self.left_devices]
+        return self.regions_at_entry[: len(self.regions_at_entry) - self.left_devices]
 
     def closing_nodes(self, graph: torch.fx.Graph) -> list[torch.fx.Node]:
         """Close the open regions of a graph."""
@@ -137,12 +139,13 @@ class Ambient:
             _emit_setting(out, setter, SETTINGS[setter]())
         for autocast in self.entered:
             out.call_method_of(autocast, "__enter__", [])
-        for device in region_devices(self.modes_at_entry)[::-1][: self.left_devices]:
+        for device in self.regions_at_entry[::-1][: self.left_devices]:
             out.call_method_of(Const(device), "__exit__", [lambda: out.load(NONE)] * 3)
         for default in self.default_device:
             _emit_setting(out, torch.set_default_device, default)
         for device in self.entered_devices():
             out.call_method_of(Const(device), "__enter__", [])
+        self.functions.emit(out)
 
     def add_guards(self, guards: Guards) -> None:
         """Rely on the ambient state that every tensor operation sees."""
@@ -151,7 +154,7 @@ class Ambient:
         guards.add(AutocastGuard, *self.autocast_at_entry())
         guards.add(DefaultDtypeGuard, self.default_dtype())
         rely_on_determinism(guards)
-        guards.add(TorchModesGuard, self.modes_at_entry)
+        self.functions.add_guards(guards)
         guards.add(ConstantGuard, _DUAL_LEVEL, forward_ad._current_level)
 
     def autocast_at_entry(self) -> tuple[tuple[tuple[str, bool, str], ...], bool]:

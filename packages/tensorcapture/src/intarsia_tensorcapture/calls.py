@@ -26,12 +26,14 @@ from intarsia_tensorcapture import (
     contexts,
     distributed,
     distributed_tensors,
+    function_subclasses,
     generators,
     gradients,
     higher_order,
     inference,
     leaves,
     optimizers,
+    overriding,
     settings,
     transforms,
 )
@@ -84,6 +86,8 @@ def call_leaf_or_table(
             plugin.told |= plugin.tells
             return boolean(plugin.tells)
         return Const(ANSWERS[name]) if ANSWERS[name] is None else boolean(bool(ANSWERS[name]))
+    if isinstance(function, type) and function.__module__ == "torch.return_types":  # a tuple with names, made of items
+        return Tuple(iteration.unpack(tx, arity(name, args, keywords, 1)[0]), function)
     if function in PURE:
         return _pure(plugin, tx, function, args, keywords)
     if is_leaf(function):
@@ -91,6 +95,9 @@ def call_leaf_or_table(
             return None  # it warns, which a node does when it is compiled
         return _record(plugin, tx, function, args, keywords)
     if isinstance(function, type) and issubclass(function, torch.Tensor):
+        made = function_subclasses.made_of_class(plugin, tx, function, args, keywords)
+        if made is not None:
+            return made
         raise Break("tracer.tensor_op", f"a {function.__name__} is made")
     return None
 
@@ -294,6 +301,8 @@ HANDLERS: dict[Any, Handler] = {
     **inference.HANDLERS,
     **leaves.HANDLERS,
     **optimizers.HANDLERS,
+    **overriding.HANDLERS,
+    **function_subclasses.HANDLERS,
     **settings.HANDLERS,
     **transforms.HANDLERS,
     **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},

@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import Any, Unpack
 
+import torch
+
 import intarsia_pyeval
 from intarsia_ir.records import Capture
 from intarsia_pyeval import Frame, Options
 from intarsia_pyeval.breaks import register
+from intarsia_pyeval.extension import Symbols
+from intarsia_pyeval.tracer import Tracer
 from intarsia_pyeval.trust import trust
 from intarsia_tensorcapture.breaks import KINDS
 from intarsia_tensorcapture.plugin import Tensors
@@ -32,14 +36,26 @@ def capture(
         kwargs: Keyword arguments.
         options: Those of `intarsia_pyeval.Options`; `extension` is `Tensors`, unless one derived from it is given.
     """
-    return intarsia_pyeval.capture(fn, args, kwargs, **_with_tensors(options))
+    options = _with_tensors(options)
+    with torch._C.DisableTorchFunction():  # who is asked about a function of torch is found by evaluation
+        return intarsia_pyeval.capture(fn, args, kwargs, **options)
 
 
 def capture_frame(code: CodeType, frame: Frame, **options: Unpack[Options]) -> Capture:
     """Do as `intarsia_pyeval.capture_frame` does, and record a graph of torch operations; see `capture`."""
-    return intarsia_pyeval.capture_frame(code, frame, **_with_tensors(options))
+    options = _with_tensors(options)
+    with torch._C.DisableTorchFunction():
+        return intarsia_pyeval.capture_frame(code, frame, **options)
 
 
 def _with_tensors(options: Options) -> Options:
-    """Return the options with the plug-in for torch."""
-    return {**options, "extension": options.get("extension", Tensors)}
+    """Return the options with the plug-in for torch, which is told whom torch asks at entry."""
+    make: Any = options.get("extension", Tensors)
+    enabled, all_off = torch._C._is_torch_function_enabled(), torch._C._is_torch_function_all_disabled()
+
+    def extension(tx: Tracer, symbols: Symbols) -> Tensors:
+        made: Tensors = make(tx, symbols)
+        made.state.functions.begin(asks_classes=enabled, asks_modes=not all_off)
+        return made
+
+    return {**options, "extension": extension}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import dis
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ import torch
 from intarsia_ir.guards import IdentityGuard
 from intarsia_pyeval import do
 from intarsia_pyeval.stores import cell_store, dict_store, function_store
+from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.functions import Function
 from intarsia_pyeval.values.numbers import ChangingNumber
@@ -34,14 +35,14 @@ from intarsia_tensorcapture.tensor import plain_number
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["what_else_it_does"]
+__all__ = ["makers", "rely_on_what_it_reads", "what_else_it_does"]
 
 
 _PURE = frozenset(
     {"Ellipsis", "NotImplemented", "abs", "all", "any", "bool", "bytes", "callable", "complex", "dict",
      "divmod", "enumerate", "filter", "float", "frozenset", "getattr", "hasattr", "int", "isinstance",
      "issubclass", "iter", "len", "list", "map", "max", "min", "next", "pow", "range", "reversed", "round",
-     "set", "slice", "sorted", "str", "sum", "tuple", "type", "zip"}
+     "set", "slice", "sorted", "str", "sum", "super", "tuple", "type", "zip"}
 )  # fmt: skip
 _FORBIDDEN = frozenset(
     {"__builtins__", "__class__", "__closure__", "__code__", "__dict__", "__globals__", "_backward_cls",
@@ -71,49 +72,203 @@ _FREE = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF
 _DEEPEST = 6
 
 
-def what_else_it_does(tx: Tracer, function: Function, depth: int = 0, *, late: bool = False) -> str:
+def what_else_it_does(tx: Tracer, function: Function, *, late: bool = False) -> str:
     """Return what a function does besides computing; "" for nothing. What it relies on is guarded.
 
     Args:
         tx: The tracer.
         function: The function.
-        depth: How many functions call it.
         late: It runs in a backward pass, when a constant that guards looked at before the call may be another.
     """
-    code, value = function.code, function.value
-    if code.co_filename.startswith(_TORCH):
-        function.guard_identity(tx.guards)
-        return "" if depth > _DEEPEST else _held_by_wrapper(tx, function, depth, late)
-    if depth > _DEEPEST:
-        return f"calls functions more than {_DEEPEST} deep"
-    function.guard_code(tx.guards)
-    function.guard_identity(tx.guards)
-    if vars(value).keys() - {"__wrapped__"}:
-        return "uses a function that has attributes"
-    named = [function_store.keyword_default(tx, function, name) for name in value.__kwdefaults__ or ()]
-    if any(
-        _used(tx, default, "a default", [], depth, late=False)
-        for default in (*function_store.positional_defaults(tx, function), *named)
-    ):
-        return "has a default that may be changed"
-    for inner in _codes(code):
-        doing = _in_code(tx, function, inner, depth, late)
-        if doing:
-            return doing
-    return ""
+    return next(_Look(tx, late=late).doings(function, 0), "")
 
 
-def _held_by_wrapper(tx: Tracer, function: Function, depth: int, late: bool) -> str:
-    """Look at the functions that a decorator of torch's wraps."""
-    for index, cell in enumerate(function.value.__closure__ or ()):
-        if type(cell.cell_contents) is FunctionType:
-            held = cell_store.content_of(
-                tx, function_store.cells(tx, function)[index], function.code.co_freevars[index], free=True
-            )
-            doing = what_else_it_does(tx, held, depth + 1, late=late) if isinstance(held, Function) else "is wrapped"
-            if doing:
-                return doing
-    return ""
+def rely_on_what_it_reads(tx: Tracer, function: Function, others: Callable[[Value], None]) -> str:
+    """Guard all that a function reads besides its arguments, as far as guards can tell; return what they can't.
+
+    Args:
+        tx: The tracer.
+        function: The function.
+        others: Told of what else it reads, such as a table.
+    """
+    return "; ".join(dict.fromkeys(_Look(tx, late=False, others=others).doings(function, 0)))
+
+
+class _Look:
+    """A look at a function and at those that it calls, each once.
+
+    Args:
+        tx: The tracer.
+        late: As for `what_else_it_does`.
+        others: Told of what is read and may change.
+    """
+
+    def __init__(self, tx: Tracer, *, late: bool, others: Callable[[Value], None] = lambda _: None) -> None:
+        self.tx, self.late, self.others = tx, late, others
+        self._seen: set[Any] = set()
+
+    def doings(self, function: Function, depth: int) -> Iterator[str]:
+        """Yield what a function does besides computing."""
+        code, value = function.code, function.value
+        if value in self._seen:
+            return
+        self._seen.add(value)
+        if code.co_filename.startswith(_TORCH):
+            function.guard_identity(self.tx.guards)
+            if depth <= _DEEPEST:
+                yield from self._held_by_wrapper(function, depth)
+            return
+        if depth > _DEEPEST:
+            yield f"calls functions more than {_DEEPEST} deep"
+            return
+        function.guard_code(self.tx.guards)
+        function.guard_identity(self.tx.guards)
+        if vars(value).keys() - {"__wrapped__"}:
+            yield "uses a function that has attributes"
+        named = [function_store.keyword_default(self.tx, function, name) for name in value.__kwdefaults__ or ()]
+        for default in (*function_store.positional_defaults(self.tx, function), *named):
+            if any(_Look(self.tx, late=False, others=self.others).used(default, "a default", [], depth)):
+                yield "has a default that may be changed"
+        for inner in _codes(code):
+            yield from self._in_code(function, inner, depth)
+
+    def _held_by_wrapper(self, function: Function, depth: int) -> Iterator[str]:
+        """Look at the functions that a decorator of torch's wraps."""
+        for index, cell in enumerate(function.value.__closure__ or ()):
+            if type(cell.cell_contents) is FunctionType:
+                held = cell_store.content_of(
+                    self.tx, function_store.cells(self.tx, function)[index], function.code.co_freevars[index], free=True
+                )
+                if isinstance(held, Function):
+                    yield from self.doings(held, depth + 1)
+                else:
+                    yield "is wrapped"
+
+    def _in_code(self, function: Function, code: CodeType, depth: int) -> Iterator[str]:
+        """Look at each instruction. A name is followed through the attributes that are read of it right away."""
+        instructions = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG", "PUSH_NULL")]
+        for index, instruction in enumerate(instructions):
+            name, opname = instruction.argval, instruction.opname
+            if opname in _WRITES:
+                yield f"writes {name}"
+            elif opname == "IMPORT_NAME" and str(name).partition(".")[0] not in _IMPORTED:
+                yield f"imports {name}"
+            elif "ATTR" in opname or "METHOD" in opname:
+                if name in _FORBIDDEN:
+                    yield f"uses {name}"
+            elif opname.startswith("LOAD_GLOBAL") or opname == "LOAD_NAME":
+                yield from self._global(function, str(name), _attributes(instructions[index + 1 :]), depth)
+            elif opname in _FREE and name in function.code.co_freevars:
+                if not opname.startswith("LOAD"):
+                    yield f"writes {name}"
+                # a closure is for a function within, of which the instructions are looked at as well
+                elif opname != "LOAD_CLOSURE":
+                    yield from self._free(function, str(name), _attributes(instructions[index + 1 :]), depth)
+
+    def _free(self, function: Function, name: str, attributes: list[str], depth: int) -> Iterator[str]:
+        if name == "__class__":  # of `super()`
+            return
+        position = function.code.co_freevars.index(name)
+        found = cell_store.content_of(self.tx, function_store.cells(self.tx, function)[position], name, free=True)
+        yield from self.used(found, name, attributes, depth)
+
+    def _global(self, function: Function, name: str, attributes: list[str], depth: int) -> Iterator[str]:
+        names = function.value.__globals__
+        if name not in names:
+            found = getattr(builtins, name, None)
+            if not (name in _PURE or (isinstance(found, type) and issubclass(found, BaseException))):
+                yield f"uses {name}"
+            dict_store.guard_absent(self.tx, function_store.global_names(self.tx, function), name)
+            return
+        model = dict_store.find(self.tx, function_store.global_names(self.tx, function), name)
+        if model is None:
+            yield f"reads {name}"
+        else:
+            yield from self.used(model, name, attributes, depth)
+
+    def used(self, model: Any, name: str, attributes: list[str], depth: int) -> Iterator[str]:
+        """Tell what using a variable from outside amounts to. What may be another later is not relied on."""
+        model = plain_number(model)
+        if isinstance(model, Const) or (isinstance(model, SetValue) and _is_immutable(model.real)):
+            if self.late and not _is_fixed(model):
+                yield f"reads {name}, which may be another by then"
+        elif isinstance(model, ChangingNumber):
+            if self.late:
+                yield f"reads {name}, which may be another by then"
+            else:
+                model.as_python()  # guards what it is now
+        elif isinstance(model, Function):
+            if not _is_of_torch(model.value) or _only_computes(model.value):
+                yield from self.doings(model, depth + 1)
+            else:
+                yield f"calls {name}"
+        elif isinstance(model, Slice) or (isinstance(model, Tuple) and model.cls in (tuple, torch.Size)):
+            for part in model.parts if isinstance(model, Slice) else model.items:
+                yield from self.used(part, name, [], depth)
+        elif isinstance(model, Object) and (is_leaf(operator_of(model.value)) or is_kernel(model.value)):
+            if model.source is not None:
+                self.tx.guards.add(IdentityGuard, model.source, model.value)
+        elif isinstance(model, Reference):
+            yield from self._reference(model, name, attributes, depth)
+        else:
+            self.others(model)
+            yield f"reads {name}"
+
+    def _reference(self, model: Reference, name: str, attributes: list[str], depth: int) -> Iterator[str]:
+        """Look at a module, a class or a function written in C, and at what is read of a module."""
+        value: Any = model.identity()
+        if isinstance(value, ModuleType) and attributes and value.__name__.partition(".")[0] not in _MODULES:
+            found = do.get_attribute(self.tx, model, attributes[0])
+            yield from self.used(found, f"{name}.{attributes[0]}", attributes[1:], depth)
+            return
+        for attribute in attributes:
+            if not isinstance(value, ModuleType):
+                break
+            value = getattr(value, attribute, None)
+        if isinstance(value, type) and issubclass(value, torch.autograd.Function) and attributes[:1] == ["apply"]:
+            yield from self._parts(model, depth + 1)
+        elif isinstance(value, type) and hasattr(value, "__tensor_flatten__") and not attributes:
+            yield from self._made(model, value, depth + 1)
+        elif not _launches(value) and not _only_computes(value):
+            yield f"reads {'.'.join([name, *attributes])}"
+
+    def _parts(self, cls: Any, depth: int) -> Iterator[str]:
+        """Look at each part of an autograd function that is applied."""
+        if depth > _DEEPEST:
+            yield "applies itself"
+            return
+        for part in ("forward", "backward", "setup_context"):
+            found = do.get_attribute(self.tx, cls, part)
+            if isinstance(found, Function):
+                late, self.late = self.late, part == "backward"
+                yield from self.doings(found, depth)
+                self.late = late
+            else:
+                yield f"applies {cls.describe()}"
+
+    def _made(self, model: Reference, cls: Any, depth: int) -> Iterator[str]:
+        """Look at what makes a tensor that is made of others."""
+        if model.source is not None:
+            self.tx.guards.add(IdentityGuard, model.source, cls)
+        for function in makers(self.tx, cls):
+            yield from self.doings(function, depth)
+
+
+def _launches(value: Any) -> bool:
+    """Tell whether something is a kernel, or of its compiler, such as `triton.cdiv`."""
+    return is_kernel(value) or (is_of_compiler(getattr(value, "__module__", None)) and callable(value))
+
+
+def makers(tx: Tracer, cls: Any) -> Iterator[Function]:
+    """Yield what of a class runs where an instance is made, as far as that is written in Python."""
+    owner = tx.live.class_value(cls)
+    for name in ("__new__", "__init__"):
+        found = tx.classes.find(cls, name)
+        raw = found[0] if found is not None else None
+        if isinstance(raw, (FunctionType, staticmethod)):
+            model = tx.live.class_function(owner, cls, name, *(("__func__",) if isinstance(raw, staticmethod) else ()))
+            if isinstance(model, Function):
+                yield model
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -121,35 +276,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _codes(constant)
-
-
-def _in_code(tx: Tracer, function: Function, code: CodeType, depth: int, late: bool) -> str:
-    """Look at each instruction. A name is followed through the attributes that are read of it right away."""
-    instructions = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG", "PUSH_NULL")]
-    for index, instruction in enumerate(instructions):
-        name, opname = instruction.argval, instruction.opname
-        if opname in _WRITES:
-            return f"writes {name}"
-        if opname == "IMPORT_NAME" and str(name).partition(".")[0] not in _IMPORTED:
-            return f"imports {name}"
-        if "ATTR" in opname or "METHOD" in opname:
-            if name in _FORBIDDEN:
-                return f"uses {name}"
-        elif opname.startswith("LOAD_GLOBAL") or opname == "LOAD_NAME":
-            doing = _global(tx, function, str(name), _attributes(instructions[index + 1 :]), depth, late)
-            if doing:
-                return doing
-        elif opname in _FREE and name in function.code.co_freevars:
-            if not opname.startswith("LOAD"):
-                return f"writes {name}"
-            position = function.code.co_freevars.index(name)
-            if opname == "LOAD_CLOSURE":
-                continue  # for a function within, of which the instructions are looked at as well
-            found = cell_store.content_of(tx, function_store.cells(tx, function)[position], str(name), free=True)
-            doing = _used(tx, found, str(name), _attributes(instructions[index + 1 :]), depth, late=late)
-            if doing:
-                return doing
-    return ""
 
 
 def _attributes(instructions: list[dis.Instruction]) -> list[str]:
@@ -160,56 +286,6 @@ def _attributes(instructions: list[dis.Instruction]) -> list[str]:
             break
         found.append(str(instruction.argval))
     return found
-
-
-def _global(tx: Tracer, function: Function, name: str, attributes: list[str], depth: int, late: bool) -> str:
-    names = function.value.__globals__
-    if name not in names:
-        found = getattr(builtins, name, None)
-        pure = name in _PURE or (isinstance(found, type) and issubclass(found, BaseException))
-        if not pure:
-            return f"uses {name}"
-        dict_store.guard_absent(tx, function_store.global_names(tx, function), name)
-        return ""
-    model = dict_store.find(tx, function_store.global_names(tx, function), name)
-    return f"reads {name}" if model is None else _used(tx, model, name, attributes, depth, late=late)
-
-
-def _used(tx: Tracer, model: Any, name: str, attributes: list[str], depth: int, *, late: bool) -> str:
-    """Tell what using a variable from outside amounts to. What may be another later is not relied on."""
-    model = plain_number(model)
-    if isinstance(model, Const) or (isinstance(model, SetValue) and _is_immutable(model.real)):
-        return f"reads {name}, which may be another by then" if late and not _is_fixed(model) else ""  # guarded
-    if isinstance(model, ChangingNumber):
-        if late:
-            return f"reads {name}, which may be another by then"
-        model.as_python()  # guards what it is now
-        return ""
-    if isinstance(model, Function):
-        own = not _is_of_torch(model.value) or _only_computes(model.value)
-        return what_else_it_does(tx, model, depth + 1, late=late) if own else f"calls {name}"
-    if isinstance(model, Slice) or (isinstance(model, Tuple) and model.cls in (tuple, torch.Size)):
-        parts = model.parts if isinstance(model, Slice) else model.items
-        return next(filter(None, (_used(tx, part, name, [], depth, late=late) for part in parts)), "")
-    if isinstance(model, Object) and (is_leaf(operator_of(model.value)) or is_kernel(model.value)):
-        if model.source is not None:
-            tx.guards.add(IdentityGuard, model.source, model.value)
-        return ""
-    if not isinstance(model, Reference):
-        return f"reads {name}"
-    value: Any = model.identity()
-    if isinstance(value, ModuleType) and attributes and value.__name__.partition(".")[0] not in _MODULES:
-        found = do.get_attribute(tx, model, attributes[0])
-        return _used(tx, found, f"{name}.{attributes[0]}", attributes[1:], depth, late=late)
-    for attribute in attributes:
-        if not isinstance(value, ModuleType):
-            break
-        value = getattr(value, attribute, None)
-    if isinstance(value, type) and issubclass(value, torch.autograd.Function) and attributes[:1] == ["apply"]:
-        return _parts(tx, model, depth + 1)
-    if is_kernel(value) or (is_of_compiler(getattr(value, "__module__", None)) and callable(value)):
-        return ""  # such as triton.cdiv
-    return "" if _only_computes(value) else f"reads {'.'.join([name, *attributes])}"
 
 
 def _only_computes(value: Any) -> bool:
@@ -231,20 +307,6 @@ def _only_computes(value: Any) -> bool:
 
 def _is_of_torch(value: Any) -> bool:
     return str(value.__module__).partition(".")[0] == "torch"
-
-
-def _parts(tx: Tracer, cls: Any, depth: int) -> str:
-    """Look at each part of an autograd function that is applied."""
-    if depth > _DEEPEST:
-        return "applies itself"
-    for part in ("forward", "backward", "setup_context"):
-        found = do.get_attribute(tx, cls, part)
-        if not isinstance(found, Function):
-            return f"applies {cls.describe()}"
-        doing = what_else_it_does(tx, found, depth, late=part == "backward")
-        if doing:
-            return doing
-    return ""
 
 
 def _is_fixed(model: Any) -> bool:

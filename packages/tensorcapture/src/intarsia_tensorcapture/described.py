@@ -17,6 +17,7 @@ from intarsia_pyeval.values.base import Keywords, Value
 __all__ = [
     "PLAIN",
     "facts_of",
+    "is_function_subclass",
     "is_traced",
     "is_transformed",
     "needs_node",
@@ -31,6 +32,7 @@ __all__ = [
 
 #: Classes of tensors that are traced.
 PLAIN = (torch.Tensor, torch.nn.Parameter)
+_UNINITIALISED: Any = torch.nn.parameter.UninitializedTensorMixin  # type: ignore[attr-defined]
 _TRANSFORMED = [getattr(torch._C.DispatchKey, name) for name in ("FuncTorchBatched", "FuncTorchGradWrapper")]
 
 
@@ -65,9 +67,23 @@ def is_transformed(tensor: torch.Tensor) -> bool:
     return any(keys.has(key) for key in _TRANSFORMED)
 
 
+def is_function_subclass(cls: type) -> bool:
+    """Tell whether tensors of a subclass are tensors, about which the class says nothing but what functions do.
+
+    Such a class may have a `__torch_function__`; one with a `__torch_dispatch__` is asked from within torch.
+    """
+    own = torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl
+    dispatch = getattr(cls, "__torch_dispatch__", None)
+    if not issubclass(cls, torch.Tensor) or dispatch not in own or hasattr(cls, "__tensor_flatten__"):
+        return False
+    return cls is not FakeTensor and not issubclass(cls, _UNINITIALISED)
+
+
 def is_traced(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor has a model: one of numbers in memory, or made of such ones."""
-    if (type(tensor) not in PLAIN and not is_wrapper(tensor)) or tensor.layout is not torch.strided:
+    kind = type(tensor)
+    known = kind in PLAIN or is_wrapper(tensor) or is_function_subclass(kind)
+    if not known or tensor.layout is not torch.strided:
         return False
     if tensor.is_quantized or tensor.is_nested or is_transformed(tensor):
         return False

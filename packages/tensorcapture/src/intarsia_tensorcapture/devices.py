@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils._device
 
-from intarsia_ir.guards import TorchModesGuard
 from intarsia_ir.modes import DEFAULT_DEVICE
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Keywords, Value
@@ -43,9 +42,9 @@ def call_device_method(plugin: Recording, tx: Tracer, device: torch.device, name
     if name not in ("__enter__", "__exit__", "__call__"):
         return None
     state = plugin.state
-    if plugin.modes_active:
+    if plugin.state.functions.any_modes():
         raise Break("tracer.tensor_op", f"torch.device is asked for {name} beside a mode of torch functions")
-    tx.guards.add(TorchModesGuard, state.modes_at_entry)
+    state.functions.add_guards(tx.guards)
     if name == "__enter__":
         tx.effects.advanced()
         state.devices.append(device)
@@ -76,7 +75,11 @@ def set_default_device(plugin: Recording, tx: Tracer, args: Sequence[Value], key
     (given,) = arity("set_default_device", args, keywords, 1)
     state = plugin.state
     outside = [mode for mode in state.modes_at_entry if mode is not DEFAULT_DEVICE]
-    if plugin.modes_active or state.entered_devices() or len(outside) > (DEFAULT_DEVICE in state.modes_at_entry):
+    if (
+        plugin.state.functions.any_modes()
+        or state.entered_devices()
+        or len(outside) > (DEFAULT_DEVICE in state.modes_at_entry)
+    ):
         raise Break("tracer.call", "torch.set_default_device is called inside of a region of torch.device, or a mode")
     if not isinstance(given, Const) or not isinstance(given.value, str | torch.device | None):
         raise Break("tracer.call", f"torch.set_default_device is called with {given.describe()}")
@@ -84,7 +87,7 @@ def set_default_device(plugin: Recording, tx: Tracer, args: Sequence[Value], key
         device = None if given.value is None else torch.device(given.value)
     except RuntimeError as error:  # eager says so itself
         raise Break("tracer.call", f"torch.set_default_device is called with {given.value!r}: {error}") from None
-    tx.guards.add(TorchModesGuard, state.modes_at_entry)
+    state.functions.add_guards(tx.guards)
     tx.effects.advanced()
     state.default_device = [device]
     state.devices = [] if device is None else [device]
@@ -113,9 +116,9 @@ def default_device(plugin: Recording, tx: Tracer, args: Sequence[Value], keyword
     """
     arity("get_default_device", args, keywords, 0)
     device = (plugin.state.devices or [_CPU])[-1]
-    if plugin.modes_active:
+    if plugin.state.functions.any_modes():
         raise Break("tracer.tensor_op", "torch.get_default_device is asked for what a mode tells")
-    tx.guards.add(TorchModesGuard, plugin.state.modes_at_entry)
+    plugin.state.functions.add_guards(tx.guards)
     if device.index is not None or device.type in ("cpu", "meta"):
         return Const(device)
     if device.type != "cuda":

@@ -22,6 +22,7 @@ from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.objects import Object
 from intarsia_pyeval.values.sequences import Items
 from intarsia_tensorcapture.described import tensors_in
+from intarsia_tensorcapture.numbers import SymbolicNumber
 from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from intarsia_tensorcapture.tensor import Recording
 
 __all__ = [
+    "arrange",
     "handler_of",
     "is_constant_placement",
     "is_evaluated",
@@ -112,9 +114,30 @@ class _Arguments:
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[Sequence[Any], dict[str, Any]]:
         def filled(value: Any) -> Any:
+            if type(value) in (list, tuple):
+                return type(value)(map(filled, value))
             return tensors[value.index] if isinstance(value, _Taken) else value
 
         return [filled(value) for value in self.args], {name: filled(value) for name, value in self.keywords.items()}
+
+
+def arrange(tx: Tracer, args: Sequence[Value], keywords: Keywords, tensors: list[Value]) -> _Arguments:
+    """Return what makes arguments of the tensors and sizes among them, which are added to `tensors`.
+
+    Raises:
+        Break: An argument isn't one that stays.
+    """
+
+    def taken(value: Value) -> Any:
+        if isinstance(value, Items) and value.type() in (list, tuple, torch.Size):
+            items = [taken(item) for item in value.items]
+            return items if value.type() is list else tuple(items)
+        if not isinstance(value, (TensorValue, SymbolicNumber)):
+            return _constant(tx, value)
+        tensors.append(value)
+        return _Taken(len(tensors) - 1)
+
+    return _Arguments([taken(value) for value in args], {key: taken(value) for key, value in keywords.items()})
 
 
 def _constant(tx: Tracer, value: Value) -> Any:
@@ -131,7 +154,7 @@ def _constant(tx: Tracer, value: Value) -> Any:
         return value.value
     if isinstance(value, Const):
         return value.value
-    raise Break("tracer.collective", f"a DTensor is made or laid out with {value.describe()}")
+    raise Break("tracer.collective", f"a tensor of a subclass is made or laid out with {value.describe()}")
 
 
 def _recorded(name: str, *, communicates: bool = True) -> Callable[[Any], Any]:
@@ -140,18 +163,11 @@ def _recorded(name: str, *, communicates: bool = True) -> Callable[[Any], Any]:
     def of(function: Any) -> Any:
         def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
             tensors: list[Value] = []
-
-            def taken(value: Value) -> Any:
-                if not isinstance(value, TensorValue):
-                    return _constant(tx, value)
-                tensors.append(value)
-                return _Taken(len(tensors) - 1)
-
-            given = [taken(value) for value in args], {key: taken(value) for key, value in keywords.items()}
-            refused = _refused(name, *given) or _refused_leaf(name, tensors)
+            given = arrange(tx, args, keywords, tensors)
+            refused = _refused(name, given.args, given.keywords) or _refused_leaf(name, tensors)
             if refused or plugin.region is not None or plugin.scopes.open:
                 raise Break("tracer.collective", f"{name} {refused or 'is called in a function that is run again'}")
-            applied = Applied(name, function, _Arguments(*given), communicates=communicates)
+            applied = Applied(name, function, given, communicates=communicates)
             return plugin.record(tx, "call_function", applied, tensors, {})
 
         return handler

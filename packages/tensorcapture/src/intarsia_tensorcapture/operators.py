@@ -16,7 +16,7 @@ from intarsia_pyeval.breaks import Break
 from intarsia_recorder import are_apart
 from intarsia_tensorcapture.described import is_transformed, shown, tensors_in
 
-__all__ = ["operator_of", "refuse_call", "refuse_mixed", "refuse_raised", "refuse_without_fake"]
+__all__ = ["is_of_torch", "operator_of", "refuse_call", "refuse_mixed", "refuse_raised", "refuse_without_fake"]
 
 
 #: Namespaces of operators that come with torch.
@@ -34,6 +34,11 @@ def operator_of(value: Any) -> Any:
     if issubclass(type(value), OpOverloadPacket) and _namespace(value) == "_c10d_functional":
         return value.default  # its name says which it is
     return value._opoverload if type(value) is CustomOpDef else value
+
+
+def is_of_torch(target: Any) -> bool:
+    """Tell whether an operation is torch's own, and no operator that a library registered."""
+    return not isinstance(target, (OpOverload, OpOverloadPacket)) or _namespace(target) in _OWN
 
 
 def refuse_mixed(target: Any, args: Sequence[Any]) -> None:

@@ -52,10 +52,12 @@ from intarsia_tensorcapture import (
     distributed_tensors,
     floats,
     foreach,
+    function_subclasses,
     generators,
     inference,
     modules,
     optimizers,
+    overriding,
     scans,
     subclass_gradients,
     subclasses,
@@ -67,6 +69,7 @@ from intarsia_tensorcapture.arrays.values import ProductOfSizes
 from intarsia_tensorcapture.arrays.wrapping import foreign_of_numpy, wrap_numpy
 from intarsia_tensorcapture.calls import call_leaf_or_table
 from intarsia_tensorcapture.described import (
+    PLAIN,
     facts_of,
     is_traced,
     needs_node,
@@ -91,7 +94,14 @@ from intarsia_tensorcapture.leaves import Leaves, MadeLeaf
 from intarsia_tensorcapture.marks import call_marked_function, call_marked_object, stand_in_for
 from intarsia_tensorcapture.memory import Memory, run_apart
 from intarsia_tensorcapture.numbers import SYMBOLIC, SymbolicNumber
-from intarsia_tensorcapture.operators import operator_of, refuse_call, refuse_mixed, refuse_raised, refuse_without_fake
+from intarsia_tensorcapture.operators import (
+    is_of_torch,
+    operator_of,
+    refuse_call,
+    refuse_mixed,
+    refuse_raised,
+    refuse_without_fake,
+)
 from intarsia_tensorcapture.replaced_data import replaced
 from intarsia_tensorcapture.scopes import Scopes, apart
 from intarsia_tensorcapture.settings import dtype_to_name
@@ -138,6 +148,7 @@ class Tensors(Extension):
         self.told = False  # that the code is being compiled
         self.tells = True  # that it is, where it asks
         self.held: set[int] = set()
+        self.relied_on: set[type] = set()
         self.wrapped: dict[TensorValue, tuple[torch.fx.Node, int]] = {}
         self.begun: list[Value] = []  # collectives that the code hasn't been seen to wait for
         self.infinite = False  # numbers of the program that arrays are computed with
@@ -204,13 +215,15 @@ class Tensors(Extension):
         if not issubclass(kind, torch.Tensor):
             if source is not None and issubclass(kind, torch.nn.Module):
                 self.sizes.modules[id(source)] = source
-            return wrap_numpy(tx, value, source)
+            getter = overriding.getter_of_property(value)
+            return wrap_numpy(tx, value, source) if getter is None else getter
         if self.modes_active or not is_traced(value):
             return None
         if source is not None:
             tx.guards.add(TypeGuard, source, kind)
-            if is_wrapper(value):
+            if kind not in PLAIN:
                 tx.classes.note(kind, tx.sources.type_of(source))
+        self.state.functions.possible |= overriding.has_own_handler(kind)
         return TensorValue(self, None, None, value, source)
 
     def foreign(self, value: Any) -> Foreign | None:
@@ -233,6 +246,11 @@ class Tensors(Extension):
         assert real is not None
         if is_wrapper(real):
             value.lifted(*subclasses.lift_parts(self, value))
+            return
+        if type(real) not in PLAIN:
+            with apart(self.scopes), self.state.outside_inference():
+                value.lifted(*function_subclasses.lift_plain(self, value))
+            self.memory.note(value.fake, value)
             return
         with apart(self.scopes), self.state.outside_inference():
             fake = self.sizes.input(value, real)
@@ -303,7 +321,7 @@ class Tensors(Extension):
         if self.modes_active:
             if torch._C._are_functorch_transforms_active():
                 raise Break("tracer.tensor_input", f"{shown(target)} is called inside of a torch.func transform")
-            raise Break("tracer.tensor_op", "a mode changes what torch functions do")
+            raise Break("tracer.tensor_op", "a mode changes what operations do")
         name = getattr(target, "__name__", target)
         args, keywords = with_numbers(tx, target, args, with_device(self, tx, target, keywords))
         found = generators.drawn(self, tx, kind, target, args, keywords)
@@ -331,7 +349,7 @@ class Tensors(Extension):
             raise Break("tracer.tensor_op", f"{shown(target)} changes the shape or strides of an existing tensor")
         if fake_named.get("out") is not None:
             self._refuse_resizing(kind, target, fakes, fake_named)
-        if str(name).partition(".")[0].startswith(QUANTISING):
+        if str(name).partition(".")[0].startswith(QUANTISING) and is_of_torch(target):
             raise Break("tracer.tensor_op", f"{shown(target)} gives a quantized tensor")
         distributed.refuse_exchange(self, target, [*fakes, *fake_named.values()])
         distributed_tensors.refuse_repeated(self, [*fakes, *fake_named.values()])
@@ -482,6 +500,12 @@ class Tensors(Extension):
         """Take over calls of torch's and numpy's built-in functions and classes."""
         found = stand_in_for(tx, function, args, keywords)
         if found is None:
+            found = overriding.property_called(tx, function, args)
+        if found is None:
+            found = overriding.called(self, tx, function, args, keywords)
+        if found is None and isinstance(function, type):
+            found = subclasses.made_inside(self, tx, function, args, keywords)
+        if found is None:
             found = call_leaf_or_table(self, tx, function, args, keywords)
         return call_numpy(tx, function, args, keywords) if found is None else found
 
@@ -502,6 +526,8 @@ class Tensors(Extension):
             return call_of_compiler(self, tx, function, args, keywords)
         if module != "torch" and not module.startswith("torch."):
             return call_numpy(tx, function.value, args, keywords)
+        if overriding.is_evaluated(self, tx, function.value, args, keywords):
+            return None
         found = call_leaf_or_table(self, tx, function.value, args, keywords)
         if found is None:
             found = optimizers.call_step(tx, function.value, args, keywords)
@@ -535,6 +561,9 @@ class Tensors(Extension):
         if callee.existing and is_leaf(operator_object):
             if callee.source is not None:
                 tx.guards.add(IdentityGuard, callee.source, callee.value)
+            asked = overriding.called(self, tx, operator_object, args, keywords)
+            if asked is not None:
+                return asked
             wait = distributed.wait_of(operator_object)
             if wait is not None:
                 return cast(Value, wait(self, tx, args, keywords))
@@ -579,9 +608,13 @@ class Tensors(Extension):
 
     def wrapper(self, value: Value) -> tuple[Callable[..., Any], Sequence[Value]] | None:
         """What is made in inference mode becomes an inference tensor; a leaf shows what was computed."""
-        if isinstance(value, TensorValue) and inference.becomes_inference_tensor(self, value):
-            return inference.as_inference_tensor, ()
-        return self.leaves.wrapper(value)
+        if not isinstance(value, TensorValue):
+            return None
+        made: tuple[Callable[..., Any], Sequence[Value]] | None = self.leaves.wrapper(value)
+        if inference.becomes_inference_tensor(self, value):
+            made = inference.as_inference_tensor, ()
+        shown = function_subclasses.wrapper_of(value, made)
+        return made if shown is None else shown
 
     def runs_in_vain(self) -> InVain | None:
         """Return how to call the graph; None where it writes what exists, or leaves a mode of torch changed."""
@@ -627,7 +660,7 @@ class Tensors(Extension):
         """Describe an input."""
         if isinstance(value, SymbolicNumber):
             return InputSpec(self.input_names[value], Role.SIZE, value.source)
-        if isinstance(value, (floats.NumberInput, subclass_gradients.Carrier, generators.DrawnTensor, MadeLeaf)):
+        if isinstance(value, _MADE_INPUTS):
             return InputSpec(self.input_names[value], value.role, requires_grad=value.fake.requires_grad)
         role = Role.BUFFER if "_buffers" in str(value.source) else Role.USER
         role = Role.PARAMETER if isinstance(value.real, torch.nn.Parameter) else role
@@ -635,6 +668,15 @@ class Tensors(Extension):
         given = self.leaves.given.get(value)
         graded = value.real.requires_grad if given is None else given.graded
         return InputSpec(self.input_names[value], role, value.source, graded)
+
+
+_MADE_INPUTS = (
+    floats.NumberInput,
+    function_subclasses.PlainView,
+    generators.DrawnTensor,
+    MadeLeaf,
+    subclass_gradients.Carrier,
+)
 
 
 @codegen.emit_ambient.rule(Tensors)

@@ -27,14 +27,16 @@ from intarsia_ir.guards import (
     TypeGuard,
 )
 from intarsia_ir.records import Source
-from intarsia_ir.torch import Reassembled, Wrap, is_wrapper
+from intarsia_ir.torch import Applied, Reassembled, Wrap, is_wrapper
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Unreconstructable
-from intarsia_pyeval.values.base import Value
-from intarsia_pyeval.values.functions import BoundMethod
+from intarsia_pyeval.trust import is_installed
+from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_pyeval.values.functions import BoundMethod, Function
 from intarsia_shapes import marks_of
+from intarsia_tensorcapture.computing import makers, rely_on_what_it_reads, what_else_it_does
 from intarsia_tensorcapture.described import facts_of, tensors_in
-from intarsia_tensorcapture.distributed_tensors import is_constant_placement, is_memo, is_mesh, is_spec
+from intarsia_tensorcapture.distributed_tensors import arrange, is_constant_placement, is_memo, is_mesh, is_spec
 from intarsia_tensorcapture.scopes import apart
 from intarsia_tensorcapture.subclass_gradients import with_history
 from intarsia_tensorcapture.tables import ATOM_TYPES
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["heard", "lift_parts"]
+__all__ = ["heard", "lift_parts", "made_inside"]
 
 
 _CONSTANTS = (bool, int, float, complex, str, bytes, type(None), torch.Size, *ATOM_TYPES)
@@ -68,6 +70,7 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
     whole = plugin.sizes.whole(value, real)
     if source is not None:
         _rely_on_attributes(plugin, real, source, without=names)
+    _rely_on_code(plugin, type(real))
     inner = [
         tx.live.wrap(getattr(real, name), None if source is None else tx.sources.attribute(source, name))
         for name in names
@@ -119,6 +122,31 @@ def _spelled(plugin: Recording, number: Any) -> Any:
 
 def _name(tensor: torch.Tensor) -> str:
     return f"tensor of the subclass {type(tensor).__module__}.{type(tensor).__qualname__}"
+
+
+# ---- one that the program makes
+
+
+def made_inside(plugin: Recording, tx: Tracer, cls: Any, args: Sequence[Value], keywords: Keywords) -> Value | None:
+    """Model `cls(...)` of a class of the user's: a node that makes the tensor; None for other classes.
+
+    Raises:
+        Break: Making it does more than compute, or it takes what no graph holds.
+    """
+    if not issubclass(cls, torch.Tensor) or not hasattr(cls, "__tensor_flatten__") or is_of_torch(cls):
+        return None
+    for function in makers(tx, cls):
+        doing = what_else_it_does(tx, function)
+        if doing:
+            raise Break("tracer.tensor_op", f"{function.value.__name__} of {cls.__qualname__} {doing}")
+    tensors: list[Value] = []
+    arranged = arrange(tx, args, keywords, tensors)
+    made = plugin.record(tx, "call_function", Applied(f"make_{cls.__name__}", cls, arranged), tensors, {})
+    if not isinstance(made, TensorValue) or not is_wrapper(made.fake):
+        raise Break("tracer.tensor_op", f"a {cls.__qualname__} is made, which is no {cls.__qualname__}")
+    if made.fake.requires_grad:
+        raise Break("tracer.tensor_op", f"a {cls.__qualname__} is made that requires grad: a leaf of its own")
+    return made
 
 
 # ---- what is relied on of the state beside the inner tensors
@@ -179,6 +207,44 @@ def _rely_on_attributes(plugin: Recording, value: Any, source: Source, without: 
             _rely_on(plugin, found, tx.sources.attribute(source, name))
 
 
+#: What of a class says how a tensor is taken apart and made: it is to be a function of the tensor.
+_TAKES_APART = ("__tensor_flatten__", "__tensor_unflatten__")
+_HANDLES = ("__torch_dispatch__", "__torch_function__")
+
+
+def _rely_on_code(plugin: Recording, cls: Any) -> None:
+    """Guard what a user's class reads from outside of its tensors, where it takes one apart and handles operations.
+
+    Raises:
+        Break: No guard can tell whether it would take a tensor apart in the same way.
+    """
+    tx = plugin.tx
+    if cls in plugin.relied_on or is_installed(cls):
+        return
+    plugin.relied_on.add(cls)
+
+    def rely(model: Value) -> None:
+        if model.source is not None and model.identity() is not None:
+            with contextlib.suppress(Break):  # what no guard can tell is left out
+                _rely_on(plugin, model.identity(), model.source)
+
+    owner = tx.live.class_value(cls)
+    for name in (*_TAKES_APART, *_HANDLES):
+        raw: Any = (tx.classes.find(cls, name) or (None,))[0]
+        wrapped = isinstance(raw, (staticmethod, classmethod))
+        if not isinstance(raw.__func__ if wrapped else raw, types.FunctionType):
+            continue
+        model = tx.live.class_function(owner, cls, name, *(("__func__",) if wrapped else ()))
+        doing = rely_on_what_it_reads(tx, model, rely) if isinstance(model, Function) else ""
+        if doing and name in _TAKES_APART:
+            raise Break("tracer.tensor_input", f"{name} of {cls.__qualname__} {doing}")
+
+
+def is_of_torch(cls: Any) -> bool:
+    """Tell whether a class is torch's own, such as `DTensor` or `NestedTensor`."""
+    return str(cls.__module__).partition(".")[0] == "torch"
+
+
 def _slots(kind: type) -> list[str]:
     members = types.MemberDescriptorType
     return [name for base in kind.__mro__ for name, found in vars(base).items() if isinstance(found, members)]
@@ -201,7 +267,8 @@ def own_attribute_of(tx: Tracer, x: TensorValue, name: str) -> Value | None:
     inner = getattr(x.fake, name) if x.real is None and is_wrapper(x.fake) and name in _inner_names(x.fake) else None
     if isinstance(inner, torch.Tensor):
         return inner_of(x, name)
-    if hasattr(torch.Tensor, name):
+    whole = x.fake if x.real is None else x.real
+    if hasattr(torch.Tensor, name) and (is_wrapper(whole) or getattr(x.cls, name) is getattr(torch.Tensor, name)):
         return None
     found = next((vars(base)[name] for base in x.cls.__mro__ if name in vars(base)), None)
     if isinstance(found, types.FunctionType):

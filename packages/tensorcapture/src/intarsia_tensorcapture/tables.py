@@ -89,12 +89,6 @@ ANSWERS = MappingProxyType(
         "is_tracing": False,
         "_is_tracing": False,
         "_get_tracing_state": None,
-        "has_torch_function": False,
-        "has_torch_function_unary": False,
-        "has_torch_function_variadic": False,
-        "_has_torch_function": False,
-        "_has_torch_function_unary": False,
-        "_has_torch_function_variadic": False,
         "_are_functorch_transforms_active": False,
     }
 )
@@ -121,7 +115,7 @@ _VALUE_METHODS = """
     item numpy storage_offset tolist
 """
 _STATE_METHODS = """
-    __deepcopy__ __reduce_ex__ _is_view align_to apply_ as_subclass backward detach_ map2_ map_ module_load pin_memory
+    __deepcopy__ __reduce_ex__ _is_view align_to apply_ backward detach_ map2_ map_ module_load pin_memory
     record_stream refine_names register_hook register_post_accumulate_grad_hook rename rename_ resize_ resize_as_
     retain_grad set_ share_memory_ sparse_resize_ storage untyped_storage
 """
@@ -169,6 +163,7 @@ INLINED = (
     "torch.overrides",
     "torch.signal.windows",
     "torch.utils._contextlib",
+    "torch.utils._device",
     "torch.utils._foreach_utils",
     "torch.utils._pytree",
 )

@@ -18,11 +18,12 @@ from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Foreclosed
 from intarsia_pyeval.operation import operation
 from intarsia_pyeval.semantics import iteration
-from intarsia_pyeval.semantics.operator_table import UNARY
+from intarsia_pyeval.semantics.operator_table import BINARY, COMPARE, UNARY
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const, boolean, is_none
 from intarsia_pyeval.values.numbers import COMPARISONS, OpenNumber
+from intarsia_pyeval.values.objects import Object
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_tensorcapture.ambient import Ambient
 from intarsia_tensorcapture.numbers import SymbolicNumber
@@ -40,8 +41,10 @@ __all__ = [
     "TensorValue",
     "array_on",
     "as_operand",
+    "as_subclass",
     "item_key",
     "number_in",
+    "overridden",
     "own_attribute",
     "plain_number",
     "recording_of",
@@ -98,6 +101,7 @@ class Recording(Protocol):
         tells: Whether it is told so where it asks.
         held: Identities of what tensors of subclasses hold besides tensors.
         begun: Collectives that the code hasn't been seen to wait for.
+        relied_on: Subclasses whose code was looked at.
         wrapped: Inputs of subclasses -> the node that makes each of its parts, and the outermost step at that time.
         infinite: Whether numbers of the program that arrays are computed with are infinite, or no numbers.
     """
@@ -118,6 +122,7 @@ class Recording(Protocol):
     told: bool
     tells: bool
     held: set[int]
+    relied_on: set[type]
     wrapped: dict[TensorValue, tuple[torch.fx.Node, int]]
     begun: list[Value]
     infinite: bool
@@ -306,6 +311,29 @@ def item_key(tx: Tracer, x: Value) -> Value:
 
 
 @operation
+def overridden(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value | None:
+    """Model a method as a mode or a subclass has it; None: nobody is asked."""
+    return None
+
+
+@operation
+def property_of(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value]) -> Value | None:
+    """Model a property as a mode or a subclass has it: read, or set to `args`; None: nobody is asked."""
+    return None
+
+
+@operation
+def as_subclass(tx: Tracer, x: TensorValue, cls: Value) -> Value:
+    """Model `x.as_subclass(cls)`."""
+    raise Break("tracer.tensor_op", f"{x.describe()} is shown as {cls.describe()}")
+
+
+def _asked(tx: Tracer, x: TensorValue, name: str, *args: Value) -> Value | None:
+    """Model an operator as a mode or a subclass has it; None: nobody is asked."""
+    return overridden(tx, x, name, args, {}) if x.plugin.state.functions.possible else None
+
+
+@operation
 def require_grad(tx: Tracer, x: TensorValue, args: Sequence[Value], keywords: Keywords) -> Value:
     """Model `x.requires_grad_(...)`."""
     raise Break("tracer.tensor_op", f"requires_grad_() of {x.describe()} is called")
@@ -386,6 +414,10 @@ def get_attribute(tx: Tracer, x: TensorValue, name: str) -> Value:
         found = x.written[name]
         if found is not None:
             return found
+    if x.plugin.state.functions.possible:
+        found = own_attribute(tx, x, name) if _has_own(x, name) else property_of(tx, x, name, ())
+        if found is not None:
+            return found
     if name == "shape":
         return tx.live.from_python(x.fake.shape)
     if name == "requires_grad" and x.sealed is not None:
@@ -403,6 +435,13 @@ def get_attribute(tx: Tracer, x: TensorValue, name: str) -> Value:
     if name in ("grad", "is_leaf", "grad_fn", "_backward_hooks"):
         return _autograd(tx, x, name)
     return _own_or_method(tx, x, name)
+
+
+def _has_own(x: TensorValue, name: str) -> bool:
+    """Tell whether a subclass without inner tensors has something of its own under a name that all tensors have."""
+    if x.cls in (torch.Tensor, torch.nn.Parameter) or is_wrapper(x.fake if x.real is None else x.real):
+        return False
+    return getattr(x.cls, name, x) is not getattr(torch.Tensor, name, x)
 
 
 def _autograd(tx: Tracer, x: TensorValue, name: str) -> Value:
@@ -452,6 +491,8 @@ def _own_or_method(tx: Tracer, x: TensorValue, name: str) -> Value:
 @do.set_attribute.rule(TensorValue)
 def set_attribute(tx: Tracer, x: TensorValue, name: str, value: Value) -> None:
     """Keep an attribute that has no meaning for torch; others break, but for `requires_grad` and `data`."""
+    if x.plugin.state.functions.possible and property_of(tx, x, name, [value]) is not None:
+        return
     if name == "requires_grad":
         require_grad(tx, x, [value], {})
         return
@@ -459,7 +500,8 @@ def set_attribute(tx: Tracer, x: TensorValue, name: str, value: Value) -> None:
         x.plugin.replace_data(tx, x, value)
         return
     # what operations on a wrapper subclass do may depend on anything that it holds
-    if hasattr(x.cls, name) or (x.real is None and not x.recorded) or is_wrapper(x.fake if x.real is None else x.real):
+    taken = hasattr(x.cls, name) and (not _has_own(x, name) or hasattr(getattr(x.cls, name), "__set__"))
+    if taken or (x.real is None and not x.recorded) or is_wrapper(x.fake if x.real is None else x.real):
         raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is set")
     tx.effects.changed(x)
     x.written[name] = value
@@ -477,6 +519,11 @@ def delete_attribute(tx: Tracer, x: TensorValue, name: str) -> None:
 @do.call_method.rule(TensorValue)
 def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Record a method call."""
+    if name == "as_subclass" and len(args) == 1 and not keywords:
+        return as_subclass(tx, x, args[0])
+    asked = overridden(tx, x, name, args, keywords) if x.plugin.state.functions.possible else None
+    if asked is not None:
+        return asked
     code = BREAKING_METHODS.get(name)
     if name == "item" and x._has_several():
         code = "tracer.operation_raised"
@@ -512,13 +559,15 @@ def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], ke
 @do.get_item.rule(TensorValue)
 def get_item(tx: Tracer, x: TensorValue, key: Value) -> Value:
     """Record indexing."""
-    return x.plugin.item(tx, x, item_key(tx, key))
+    asked = _asked(tx, x, "__getitem__", key)
+    return asked if asked is not None else x.plugin.item(tx, x, item_key(tx, key))
 
 
 @do.set_item.rule(TensorValue)
 def set_item(tx: Tracer, x: TensorValue, key: Value, value: Value) -> None:
     """Record an indexed write."""
-    x.plugin.set_item(tx, x, item_key(tx, key), as_operand(tx, value))
+    if _asked(tx, x, "__setitem__", key, value) is None:
+        x.plugin.set_item(tx, x, item_key(tx, key), as_operand(tx, value))
 
 
 @do.iterate.rule(TensorValue)
@@ -536,8 +585,11 @@ def iterate(tx: Tracer, x: TensorValue) -> Value:
 def binary(tx: Tracer, x: TensorValue, op: str, other: Value, swapped: bool) -> Value | None:
     """Record a binary operator."""
     other = as_operand(tx, other)
-    if not _operand(other):
+    if not _operand(other) and not isinstance(other, Object):
         return None
+    asked = _asked(tx, x, f"__{'r' if swapped else ''}{BINARY[op][1]}__", other)
+    if asked is not None or not _operand(other):
+        return None if _declines(asked) else asked
     function = _OPERATORS[op][0]
     return x.plugin.record(tx, "call_function", function, [other, x] if swapped else [x, other], {})
 
@@ -548,6 +600,9 @@ def in_place(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
     other = as_operand(tx, other)
     if not _operand(other) or op in ("@",):
         return None
+    asked = _asked(tx, x, f"__i{BINARY[op][1]}__", other)
+    if asked is not None:
+        return None if _declines(asked) else asked
     return x.plugin.record(tx, "call_function", _OPERATORS[op][1], [x, other], {})
 
 
@@ -557,6 +612,9 @@ def compare(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
     other = as_operand(tx, other)
     if is_none(other) and op in ("==", "!="):
         return Const(op == "!=")
+    asked = _asked(tx, x, COMPARE[op][1], other)
+    if asked is not None:
+        return None if _declines(asked) else asked
     if not _operand(other):
         return None
     return x.plugin.record(tx, "call_function", COMPARISONS[op], [x, other], {})
@@ -565,6 +623,9 @@ def compare(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
 @do.unary.rule(TensorValue)
 def unary(tx: Tracer, x: TensorValue, op: str) -> Value:
     """Record a unary operator."""
+    asked = _asked(tx, x, _UNARY_METHODS[op]) if op in _UNARY_METHODS else None
+    if asked is not None:
+        return asked
     return x.plugin.record(tx, "call_function", UNARY[op], [x], {})
 
 
@@ -582,6 +643,13 @@ def emit_effects(out: Builder, x: TensorValue) -> None:
         if value is not None:
             out.load(x)
             out.store_attribute(name, value)
+
+
+_UNARY_METHODS = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
+
+
+def _declines(answer: Value | None) -> bool:
+    return isinstance(answer, Const) and answer.value is NotImplemented
 
 
 def plain_number(value: Value) -> Value:

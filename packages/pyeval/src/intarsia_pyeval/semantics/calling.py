@@ -41,6 +41,7 @@ __all__ = [
     "call_getter",
     "call_object",
     "call_unbound",
+    "initialise",
     "instantiate",
     "new_instance",
 ]
@@ -264,7 +265,7 @@ def instantiate(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Ke
         made = new_instance(tx, cls, function, args, keywords)
     if not issubclass(made.type(), raw):
         return made
-    _initialise(tx, cls, made, args, keywords)
+    initialise(tx, cls, made, args, keywords)
     return made
 
 
@@ -300,7 +301,7 @@ def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value],
     raise Break("tracer.call", f"making an instance of {cls.describe()} isn't modelled")
 
 
-def _initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value], keywords: Keywords) -> None:
+def initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value], keywords: Keywords) -> None:
     """Run `__init__`."""
     found = tx.classes.find(made.type(), "__init__")
     assert found is not None
