@@ -34,7 +34,7 @@ from intarsia_loops import Buildable, Contract, from_fx, kernels
 from intarsia_loops.called import called
 from intarsia_loops.kernels import KernelSummary
 from intarsia_runtime import Cache
-from intarsia_runtime.warm import Finished, Found, Missing, PlanStore, Refused, fingerprint, finish, settings
+from intarsia_runtime.warm import Finished, Hit, Miss, PlanStore, Refused, fingerprint, finish, settings
 from intarsia_runtime.warm import store as store_module
 from intarsia_runtime.warm.settings import SETTINGS
 
@@ -57,7 +57,7 @@ def captured(text: str = TEXT) -> Captured:
 
 def key(store: PlanStore, value: Captured | None = None) -> str:
     asked = store.look_up(value or captured())
-    assert isinstance(asked, Missing)
+    assert isinstance(asked, Miss)
     return asked.key
 
 
@@ -379,7 +379,7 @@ def test_a_plan_comes_back_and_runs(store: PlanStore, target: Target) -> None:
     kept = plan(target)
     assert store.keep(key(store), kept) == ""
     asked = store.look_up(captured())
-    assert isinstance(asked, Found)
+    assert isinstance(asked, Hit)
     back = asked.finished
     for name in ("facts", "draws_random", "n_nests", "kernels", "plans"):
         assert getattr(back, name) == getattr(kept, name), name
@@ -407,7 +407,7 @@ def test_constants_come_back_bit_for_bit(constant: torch.Tensor, store: PlanStor
     changed = dataclasses.replace(kept, program=Partition(dataclasses.replace(kept.program.forward, program=program)))
     assert store.keep(key(store), changed) == ""
     asked = store.look_up(captured())
-    assert isinstance(asked, Found)
+    assert isinstance(asked, Hit)
     back = asked.finished.program.forward.program.constants["c0"]
     assert (back.dtype, back.shape, back.stride()) == (constant.dtype, constant.shape, constant.stride())
     assert (
@@ -426,7 +426,7 @@ def test_what_a_plan_cannot_hold_is_told(constant: Any, reason: str, store: Plan
     program = dataclasses.replace(kept.program.forward.program, constants={"c0": constant})
     changed = dataclasses.replace(kept, program=Partition(dataclasses.replace(kept.program.forward, program=program)))
     assert reason in store.keep(key(store), changed)
-    assert isinstance(store.look_up(captured()), Missing)
+    assert isinstance(store.look_up(captured()), Miss)
 
 
 @pytest.mark.parametrize(
@@ -449,10 +449,10 @@ def test_a_bad_entry_is_a_miss_with_one_warning(damage: Callable[[str], str], st
     assert text is not None
     store.cache.put(where, damage(text.decode()).encode(errors="surrogateescape"))
     with pytest.warns(RuntimeWarning, match="will be made again"):
-        assert store.look_up(captured()) == Missing(where)
+        assert store.look_up(captured()) == Miss(where)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert store.look_up(captured()) == Missing(where)
+        assert store.look_up(captured()) == Miss(where)
 
 
 def test_settings_name_what_they_are() -> None:

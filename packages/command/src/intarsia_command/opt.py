@@ -19,7 +19,7 @@ import intarsia_ir.aten
 import intarsia_runtime
 from intarsia.levels import Functional, Half, Kernels, Linked, Loops, Partition, verify
 from intarsia_command.exits import Exit
-from intarsia_ir.choices import near
+from intarsia_ir.choices import suggestion
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.pipeline import Stage, level_of
 from intarsia_ir.records import Fresh, InputSpec, Signature
@@ -158,7 +158,9 @@ def _check_known(what: str, names: Any, known: Any) -> None:
         if name not in known:
             listed = ", ".join(known) or "none"
             raise InvalidArgumentError(
-                f"no {what} is called {name!r}{near(name, known)}", code="command.pass", hints=(f"there are {listed}",)
+                f"no {what} is called {name!r}{suggestion(name, known)}",
+                code="command.pass",
+                hints=(f"there are {listed}",),
             )
 
 

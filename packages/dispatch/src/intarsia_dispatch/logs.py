@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from intarsia_ir.choices import near
+from intarsia_ir.choices import suggestion
 from intarsia_ir.where import warn_user
 
 __all__ = ["TOPICS", "configure_logging"]
@@ -43,7 +43,7 @@ def configure_logging(text: str) -> None:
         level = {"+": logging.DEBUG, "-": logging.ERROR}.get(name[0], logging.INFO)
         bare = name.lstrip("+-")
         if bare.partition(".")[0] not in (*TOPICS, "all"):
-            hint = near(bare, TOPICS) or f"; there are {', '.join((*TOPICS, 'all'))}"
+            hint = suggestion(bare, TOPICS) or f"; there are {', '.join((*TOPICS, 'all'))}"
             warn_user(f"no topic of logs is called {bare!r}{hint}", UserWarning)
         logger = root if bare == "all" else logging.getLogger(f"intarsia.{bare}")
         logger.setLevel(level)

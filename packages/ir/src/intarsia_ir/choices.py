@@ -8,7 +8,7 @@ from typing import Any
 
 from intarsia_ir.errors import InvalidArgumentError
 
-__all__ = ["instance_of", "known_only", "near", "one_of"]
+__all__ = ["instance_of", "one_of", "refuse_unknown", "suggestion"]
 
 
 def one_of(what: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -27,7 +27,7 @@ def one_of(what: str, value: Any, choices: tuple[Any, ...]) -> None:
     if not any(value is c or (type(value) is type(c) and value == c) for c in choices):
         listed = ", ".join(map(repr, choices))
         raise InvalidArgumentError(
-            f"{what} is {value!r}, not one of {listed}{near(value, choices)}", code="options.value"
+            f"{what} is {value!r}, not one of {listed}{suggestion(value, choices)}", code="options.value"
         )
 
 
@@ -42,14 +42,14 @@ def instance_of(what: str, value: Any, *types: type) -> None:
         raise InvalidArgumentError(f"{what} must be {wanted}, not {value!r}", code="options.type")
 
 
-def known_only(what: str, given: Iterable[str], known: Iterable[str], *, code: str) -> None:
+def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str], *, code: str) -> None:
     """Check that all given names are known.
 
     Raises:
         InvalidArgumentError: One isn't; the message names the nearest, or all that there are.
 
     Example:
-        >>> known_only("keyword", ["fulgraph"], ["fullgraph", "dynamic"], code="compile.keyword")
+        >>> refuse_unknown("keyword", ["fulgraph"], ["fullgraph", "dynamic"], code="compile.keyword")
         Traceback (most recent call last):
         ...
         intarsia_ir.errors.InvalidArgumentError: unknown keyword 'fulgraph'; did you mean 'fullgraph'? [compile.keyword]
@@ -57,11 +57,11 @@ def known_only(what: str, given: Iterable[str], known: Iterable[str], *, code: s
     known = tuple(known)
     for name in given:
         if name not in known:
-            hint = near(name, known) or f"; there are {', '.join(known)}"
+            hint = suggestion(name, known) or f"; there are {', '.join(known)}"
             raise InvalidArgumentError(f"unknown {what} {name!r}{hint}", code=code)
 
 
-def near(name: Any, known: Iterable[Any]) -> str:
+def suggestion(name: Any, known: Iterable[Any]) -> str:
     """Return `"; did you mean ...?"` for the nearest known word, or `""`."""
     match = difflib.get_close_matches(str(name), list(map(str, known)), 1)
     return f"; did you mean {match[0]!r}?" if match else ""

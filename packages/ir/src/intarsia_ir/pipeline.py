@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin
 
 import torch.fx as fx
 
-from intarsia_ir.choices import instance_of, known_only
+from intarsia_ir.choices import instance_of, refuse_unknown
 from intarsia_ir.errors import InvalidArgumentError, naming_stage
 from intarsia_ir.purity import check_unchanged, lines_of
 from intarsia_ir.values import Partition
@@ -211,7 +211,7 @@ class Pipeline:
             3
         """
         instance_of("fuel", fuel, Mapping)
-        known_only("stage that takes fuel:", fuel, self.counting, code="pipeline.fuel")
+        refuse_unknown("stage that takes fuel:", fuel, self.counting, code="pipeline.fuel")
         for name, count in fuel.items():
             if type(count) is not int or count < 0:
                 raise InvalidArgumentError(f"the fuel of {name!r} must be a count, not {count!r}", code="pipeline.fuel")

@@ -16,7 +16,7 @@ from intarsia._options import Options
 from intarsia._session import COUNTERS, log_as_asked, stats
 from intarsia._stages import TABLES
 from intarsia_dispatch import CompiledModule, ErrorPolicy, difference, without_wrapper
-from intarsia_ir.choices import known_only, one_of
+from intarsia_ir.choices import one_of, refuse_unknown
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.pipeline import Pipeline
 from intarsia_report import Explanation, Watching, traced_in
@@ -147,7 +147,7 @@ _KEYWORDS = ("backend", "mode", "fullgraph", "dynamic", "pipeline", "options", "
 
 def _parts(given: Mapping[str, Any]) -> tuple[GraphCompiler, Options, ErrorPolicy]:
     """Return what the keywords of `compile` ask for, checked."""
-    known_only("keyword", given, (*_KEYWORDS, *TABLES), code="compile.keyword")
+    refuse_unknown("keyword", given, (*_KEYWORDS, *TABLES), code="compile.keyword")
     one_of("dynamic", given.get("dynamic"), (None, True, False))
     one_of("fullgraph", given.get("fullgraph", False), (True, False))
     one_of("disable", given.get("disable", False), (True, False))

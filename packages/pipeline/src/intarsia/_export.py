@@ -17,7 +17,7 @@ from intarsia_export import Artefact
 from intarsia_export.calls import Capturing
 from intarsia_export.exporting import Backend, export_call
 from intarsia_export.torch_programs import export_program, is_program
-from intarsia_ir.choices import known_only
+from intarsia_ir.choices import refuse_unknown
 from intarsia_ir.interrupts import held_back
 
 __all__ = ["export"]
@@ -52,7 +52,7 @@ def export(
         >>> intarsia_export.program_of(artefact)(torch.zeros(3))
         tensor([1., 1., 1.])
     """
-    known_only("keyword", tables, TABLES, code="compile.keyword")
+    refuse_unknown("keyword", tables, TABLES, code="compile.keyword")
     target = tables.get("target") or intarsia_runtime.detect_target()
     backend = Backend(
         Capturing(intarsia_tensorcapture.capture, intarsia_pyeval.link),

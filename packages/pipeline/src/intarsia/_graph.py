@@ -68,7 +68,7 @@ def compile_graph(
     dumps = Dumps(Path(options.dump_dir) / name, _meaning) if options.dump_dir else None
     value: Any = Captured(gm, tuple(inputs), signature, facts_behind(inputs))
     start, asked = time.perf_counter(), store.look_up(value, promises_behind(inputs)) if store else None
-    if store and isinstance(asked, warm.Found):
+    if store and isinstance(asked, warm.Hit):
         found = report.take(asked.finished, _PLANS)
         if report.watch is not None:
             report.watch.note("warm start", time.perf_counter() - start, value, found, ())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
-from intarsia_ir.choices import instance_of, known_only, one_of
+from intarsia_ir.choices import instance_of, one_of, refuse_unknown
 from intarsia_ir.errors import InvalidArgumentError
 
 __all__ = ["Options"]
@@ -64,7 +64,7 @@ class Options:
         """
         instance_of("options", given, Mapping, type(None))
         given = {**preset, **(given or {})}
-        known_only("option", given, [f.name for f in fields(Options)], code="options.unknown")
+        refuse_unknown("option", given, [f.name for f in fields(Options)], code="options.unknown")
         for key, value in given.items():
             if key in _CHOICES:
                 one_of(f"option {key}", value, _CHOICES[key])

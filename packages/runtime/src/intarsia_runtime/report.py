@@ -15,7 +15,7 @@ from intarsia_ir.values import Half, Partition
 from intarsia_ir.where import warn_user
 from intarsia_loops import Buildable, Emitted, Extern, Loops
 from intarsia_loops.kernels import KernelSummary, summarise
-from intarsia_runtime.warm import Finished, Found, Missing, PlanStore, Refused, buildable
+from intarsia_runtime.warm import Finished, Hit, Miss, PlanStore, Refused, buildable
 
 __all__ = ["GraphReport", "Watch"]
 
@@ -100,7 +100,7 @@ class GraphReport:
         self.program, self.sources = program, tuple(half.source for half in program.graphs)
         self.externs = tuple(item for item in items if isinstance(item, Extern))
 
-    def settle(self, store: PlanStore, asked: Found | Missing | Refused, facts: SizeFacts) -> None:
+    def settle(self, store: PlanStore, asked: Hit | Miss | Refused, facts: SizeFacts) -> None:
         """After the last stage: keep the plan where there was none, and note what became of the question.
 
         Args:
@@ -111,7 +111,7 @@ class GraphReport:
         match asked:
             case Refused():
                 self.warm = f"off: {asked.reason}"
-            case Missing():
+            case Miss():
                 why = store.keep(asked.key, self.finished(facts))
                 self.warm = f"off: {why}" if why else "kept"
 

@@ -1,7 +1,7 @@
 """Warm start: what was captured, as text, finds the finished plan of an earlier process, so that no pass runs.
 
     store = PlanStore(Cache(folder), made_by=(fingerprint(packages), ...))
-    asked = store.look_up(captured)        # Found, Missing or Refused
+    asked = store.look_up(captured)        # Hit, Miss or Refused
     finish(half, cache)                    # for each graph of what was found: build, from the cache, and link
     store.keep(asked, finished)            # after the passes have run, where nothing was found
 
@@ -20,12 +20,12 @@ Invariants:
 from intarsia_runtime.warm.finished import Finished, buildable, finish, parse_finished, text_and_tensors
 from intarsia_runtime.warm.keys import Refused
 from intarsia_runtime.warm.settings import fingerprint, settings
-from intarsia_runtime.warm.store import Found, Missing, PlanStore
+from intarsia_runtime.warm.store import Hit, Miss, PlanStore
 
 __all__ = [
     "Finished",
-    "Found",
-    "Missing",
+    "Hit",
+    "Miss",
     "PlanStore",
     "Refused",
     "buildable",

@@ -14,20 +14,20 @@ from intarsia_runtime.warm.finished import Finished, parse_finished, print_finis
 from intarsia_runtime.warm.keys import Refused, key_parts
 from intarsia_runtime.warm.settings import settings
 
-__all__ = ["Found", "Missing", "PlanStore"]
+__all__ = ["Hit", "Miss", "PlanStore"]
 
 _log = logging.getLogger("intarsia.runtime.warm")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Hit:
     """The plan of a graph, from an earlier compilation."""
 
     finished: Finished
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class Miss:
     """There is no plan of a graph yet.
 
     Args:
@@ -50,7 +50,7 @@ class PlanStore:
     cache: Cache
     made_by: tuple[str, ...]
 
-    def look_up(self, captured: Captured, promises: tuple[str, ...] = ()) -> Found | Missing | Refused:
+    def look_up(self, captured: Captured, promises: tuple[str, ...] = ()) -> Hit | Miss | Refused:
         """Return the plan of a captured graph, where it would be, or why it has none.
 
         Args:
@@ -63,13 +63,13 @@ class PlanStore:
         key = Cache.key("plan", *self.made_by, settings(), repr(promises), *parts)
         payload = self.cache.get(key)
         if payload is None:
-            return Missing(key)
+            return Miss(key)
         try:
-            return Found(parse_finished(payload.decode()))
+            return Hit(parse_finished(payload.decode()))
         except (ValueError, KeyError, TypeError, IndexError, IntarsiaError) as error:
             _log.warning("the plan %s can't be read: %s", key[:16], error)
             _warn_once(f"a finished plan in {self.cache.directory} can't be read and will be made again")
-            return Missing(key)
+            return Miss(key)
 
     def keep(self, key: str, finished: Finished) -> str:
         """Keep a plan under the key that `look_up` gave; return why it can't be kept, or ""."""
