@@ -413,6 +413,35 @@ def _empty_mask(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: 
     return value, mask.to(args[0].dtype)
 
 
+def _counted(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Places and counts are 64-bit integers; torch before 2.12 predicts the operand's type."""
+    first, *rest = result
+    return (first, *(x.to(torch.int64) for x in rest))
+
+
+def _dimension_outside(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What differs along a dimension is found with that dimension in front, and moved back without a copy."""
+    first, *rest = result
+    dims = [x for x in (*args[1:], *kwargs.values()) if type(x) is int]  # the other operands are bools
+    if not dims or not first.dim():
+        return result
+    dim = dims[0] % first.dim()
+    shape = [first.shape[dim], *first.shape[:dim], *first.shape[dim + 1 :]]
+    with mode:
+        strides = torch.empty(shape, dtype=first.dtype, device=first.device).movedim(0, dim).stride()
+        # no question whether they differ: the size may depend on data
+        laid = torch.empty_strided(first.shape, strides, dtype=first.dtype, device=first.device)
+    return (laid, *rest)
+
+
+def _weighed(mode: FakeTensorMode, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Counts are 64-bit integers, sums of weights float32 or double; torch before 2.12 predicts the operand's type."""
+    weights = kwargs.get("weights", args[1] if len(args) > 1 else None)
+    if weights is None:
+        return result.to(torch.int64)
+    return result.to(torch.float32 if weights.dtype is torch.float32 else torch.float64)
+
+
 def _with_strides(mode: FakeTensorMode, result: torch.Tensor, strides: Sequence[Any]) -> torch.Tensor:
     if result.stride() == tuple(strides):
         return result
@@ -448,12 +477,15 @@ CORRECTIONS: Mapping[eager.Rule, Correction] = MappingProxyType(
         Layout.TRANSFORMED: _transformed,
         Layout.PRODUCT_WITH_POWER: _product_with_power,
         Layout.WITHOUT_NORMED: _without_normed,
+        Layout.DIMENSION_OUTSIDE: _dimension_outside,
         Layout.UNCHANGED: _unchanged,
         ResultType.OF_FIRST: _of_first_type,
         ResultType.PROMOTED: _of_promoted_types,
         ResultType.OF_RUNNING: _running_types,
         ResultType.BOOL_OF_BOOLS: _power_of_bool,
         ResultType.EMPTY_MASK: _empty_mask,
+        ResultType.COUNTED: _counted,
+        ResultType.WEIGHED: _weighed,
     }
 )
 

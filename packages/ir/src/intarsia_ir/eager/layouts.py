@@ -42,6 +42,7 @@ class Layout(Rule, enum.Enum):
     ROLLED = "as the parts of each dimension joined"
     TRANSFORMED = "with the dimensions that it goes along innermost"
     PRODUCT_WITH_POWER = "as the product with powers of 2"
+    DIMENSION_OUTSIDE = "the first of several results row-major, but that the dimension in question goes outside"
     WITHOUT_NORMED = "without the dimensions of one element that a norm goes over"
     UNCHANGED = "as fake tensors have it"
 
@@ -67,6 +68,8 @@ class ResultType(Rule, enum.Enum):
     OF_RUNNING = "new running statistics have the types of the old ones"
     BOOL_OF_BOOLS = "bool, of a power of bools"
     EMPTY_MASK = "the mask of a dropout of nothing has the operand's"
+    COUNTED = "64-bit integers for all results but the first, which are places and counts"
+    WEIGHED = "64-bit integers, or the type of floats that weights are added up in"
 
 
 class GradientLayout(Rule, enum.Enum):
@@ -100,6 +103,8 @@ _ON_EVERY_DEVICE: tuple[tuple[Rule, str], ...] = (
     (ResultType.PROMOTED, "addr native_dropout_backward"),
     (ResultType.OF_FIRST, "huber_loss normal.Tensor_Tensor soft_margin_loss"),
     (ResultType.BOOL_OF_BOOLS, "pow.Tensor_Scalar"),
+    (ResultType.COUNTED, "_unique2 unique_consecutive unique_dim unique_dim_consecutive"),
+    (ResultType.WEIGHED, "bincount"),
     (
         Layout.ITERATED,
         """addcdiv addcmul copysign div.Tensor_mode heaviside logaddexp logaddexp2 logical_and logical_or logical_xor
@@ -126,6 +131,7 @@ _ON_EVERY_DEVICE: tuple[tuple[Rule, str], ...] = (
     (Layout.INDEXED, "_unsafe_index.Tensor index.Tensor"),
     (Layout.PRODUCT_WITH_POWER, "ldexp"),
     (Layout.WITHOUT_NORMED, "linalg_vector_norm"),
+    (Layout.DIMENSION_OUTSIDE, "unique_consecutive unique_dim unique_dim_consecutive"),
     (Orders(Layout.AS_DENSE_OPERAND), "clone deg2rad hardtanh nan_to_num rad2deg relu6"),
     (Orders(Layout.UNCHANGED), "ldexp"),
     (Orders(Layout.IN_ORDER), "lerp.Scalar pow.Tensor_Scalar"),
