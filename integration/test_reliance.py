@@ -196,6 +196,68 @@ def test_defaults_of_what_an_autograd_function_calls_are_guarded(fresh, monkeypa
     assert intarsia.stats().fallbacks == 0
 
 
+RATE = 2.0
+
+
+def times_rate(x):
+    return x * RATE
+
+
+class Inner(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return times_rate(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return times_rate(g)
+
+
+class AppliesLater(torch.autograd.Function):
+    """Applies a function in its backward pass: what that one's forward reads, it reads then."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return Inner.apply(g)
+
+
+class GoesBackLater(torch.autograd.Function):
+    """Reads a number by one function in its forward and, through another function's backward, later on."""
+
+    @staticmethod
+    def forward(ctx, x):
+        with torch.enable_grad():
+            y = x.detach().requires_grad_()
+            z = Inner.apply(times_rate(y))
+        ctx.save_for_backward(y, z)
+        return z.detach()
+
+    @staticmethod
+    def backward(ctx, g):
+        y, z = ctx.saved_tensors
+        return torch.autograd.grad(z, y, g)[0]
+
+
+@pytest.mark.parametrize("applied", [AppliesLater, GoesBackLater])
+def test_what_an_inner_function_reads_in_the_backward_pass_is_read_then(applied, fresh, monkeypatch):
+    def function(x):
+        return applied.apply(x).sin()
+
+    gradients = []
+    for run in (function, intarsia.compile(function)):
+        monkeypatch.setattr(f"{__name__}.RATE", 2.0)
+        x = torch.ones(3, requires_grad=True)
+        result = run(x)
+        monkeypatch.setattr(f"{__name__}.RATE", 5.0)
+        result.sum().backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(*gradients)
+
+
 def of_module(x):
     return x * (2 if torch.backends.mha._is_fastpath_enabled else 3)
 

@@ -172,6 +172,53 @@ def test_a_table_that_is_changed_in_place_is_seen(monkeypatch):
     torch.testing.assert_close(fast(Reading(plain(3))), function(Reading(plain(3))))
 
 
+class Asking(Reading):
+    """A tensor whose class reads variables in methods, and attributes of its own."""
+
+    unit, units = 2.0, [3.0]
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        return Asking(inner["data_"])
+
+    @property
+    def added(self):
+        return ADDED
+
+    def numbers(self):
+        return self.data_ * FACTOR
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        value = lambda x: x.numbers() * cls.unit * cls.units[0] + x.added
+        args, kwargs = pytree.tree_map_only(Asking, value, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+CHANGES = {
+    "a global that a method reads": lambda patch: patch.setitem(globals(), "FACTOR", 7.0),
+    "a global that a property reads": lambda patch: patch.setitem(globals(), "ADDED", 7),
+    "an attribute of the class": lambda patch: patch.setattr(Asking, "unit", 7.0),
+    "a list of the class": lambda patch: patch.setattr(Asking, "units", [7.0]),
+    "a method": lambda patch: patch.setattr(Asking, "numbers", lambda x: x.data_ * 7),
+}
+
+
+@pytest.mark.parametrize("made_inside", [False, True])
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_a_class_reads_through_its_own_names_is_relied_on(monkeypatch, name, made_inside):
+    function = (lambda x: Asking(x).sin()) if made_inside else (lambda x: x.sin())
+    given = (lambda: plain(3)) if made_inside else (lambda: Asking(plain(3)))
+    fast = intarsia.compile(function, fullgraph=True, options=RAISE)
+    torch.testing.assert_close(fast(given()), function(given()))
+    torch.testing.assert_close(fast(given()), function(given()))
+    assert intarsia.stats().graphs == 1
+    before = function(given())
+    CHANGES[name](monkeypatch)
+    assert not torch.equal(function(given()), before)
+    torch.testing.assert_close(fast(given()), function(given()))
+
+
 class Drifting(Reading):
     def __tensor_flatten__(self):
         return ["data_"], MADE.append(2) or len(MADE)

@@ -83,36 +83,48 @@ def what_else_it_does(tx: Tracer, function: Function, *, late: bool = False) -> 
     return next(_Look(tx, late=late).doings(function, 0), "")
 
 
-def rely_on_what_it_reads(tx: Tracer, function: Function, others: Callable[[Value], None]) -> str:
+def rely_on_what_it_reads(
+    tx: Tracer, model: Value, others: Callable[[Value], None], attributes: dict[str, None]
+) -> str:
     """Guard all that a function reads besides its arguments, as far as guards can tell; return what they can't.
 
     Args:
         tx: The tracer.
-        function: The function.
+        model: The function, or something else that code reads.
         others: Told of what else it reads, such as a table.
+        attributes: Takes the names of attributes that it reads, of whatever they may be.
     """
-    return "; ".join(dict.fromkeys(_Look(tx, late=False, others=others).doings(function, 0)))
+    look = _Look(tx, late=False, others=others)
+    found = look.doings(model, 0) if isinstance(model, Function) else look.used(model, model.describe(), [], 0)
+    doings = "; ".join(dict.fromkeys(found))
+    attributes.update(look.attributes)
+    return doings
 
 
 class _Look:
-    """A look at a function and at those that it calls, each once.
+    """A look at a function and at those that it calls, each once for each pass that it runs in.
 
     Args:
         tx: The tracer.
         late: As for `what_else_it_does`.
         others: Told of what is read and may change.
+
+    Attributes:
+        attributes: Names of attributes that were read, in order.
     """
 
     def __init__(self, tx: Tracer, *, late: bool, others: Callable[[Value], None] = lambda _: None) -> None:
         self.tx, self.late, self.others = tx, late, others
+        self.attributes: dict[str, None] = {}
         self._seen: set[Any] = set()
 
     def doings(self, function: Function, depth: int) -> Iterator[str]:
         """Yield what a function does besides computing."""
         code, value = function.code, function.value
-        if value in self._seen:
+        # what runs in the forward pass alone may rely on more than what runs later, too
+        if (value, self.late) in self._seen:
             return
-        self._seen.add(value)
+        self._seen.add((value, self.late))
         if code.co_filename.startswith(_TORCH):
             function.guard_identity(self.tx.guards)
             if depth <= _DEEPEST:
@@ -154,6 +166,7 @@ class _Look:
             elif opname == "IMPORT_NAME" and str(name).partition(".")[0] not in _IMPORTED:
                 yield f"imports {name}"
             elif "ATTR" in opname or "METHOD" in opname:
+                self.attributes[str(name)] = None
                 if name in _FORBIDDEN:
                     yield f"uses {name}"
             elif opname.startswith("LOAD_GLOBAL") or opname == "LOAD_NAME":
@@ -240,7 +253,7 @@ class _Look:
         for part in ("forward", "backward", "setup_context"):
             found = do.get_attribute(self.tx, cls, part)
             if isinstance(found, Function):
-                late, self.late = self.late, part == "backward"
+                late, self.late = self.late, self.late or part == "backward"
                 yield from self.doings(found, depth)
                 self.late = late
             else:

@@ -32,7 +32,7 @@ from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Unreconstructable
 from intarsia_pyeval.trust import is_installed
 from intarsia_pyeval.values.base import Keywords, Value
-from intarsia_pyeval.values.functions import BoundMethod, Function
+from intarsia_pyeval.values.functions import BoundMethod
 from intarsia_shapes import marks_of
 from intarsia_tensorcapture.computing import makers, rely_on_what_it_reads, what_else_it_does
 from intarsia_tensorcapture.described import facts_of, tensors_in
@@ -133,12 +133,13 @@ def made_inside(plugin: Recording, tx: Tracer, cls: Any, args: Sequence[Value], 
     Raises:
         Break: Making it does more than compute, or it takes what no graph holds.
     """
-    if not issubclass(cls, torch.Tensor) or not hasattr(cls, "__tensor_flatten__") or is_of_torch(cls):
+    if not issubclass(cls, torch.Tensor) or not hasattr(cls, "__tensor_flatten__") or _is_of_torch(cls):
         return None
     for function in makers(tx, cls):
         doing = what_else_it_does(tx, function)
         if doing:
             raise Break("tracer.tensor_op", f"{function.value.__name__} of {cls.__qualname__} {doing}")
+    _rely_on_code(plugin, cls)
     tensors: list[Value] = []
     arranged = arrange(tx, args, keywords, tensors)
     made = plugin.record(tx, "call_function", Applied(f"make_{cls.__name__}", cls, arranged), tensors, {})
@@ -228,19 +229,38 @@ def _rely_on_code(plugin: Recording, cls: Any) -> None:
             with contextlib.suppress(Break):  # what no guard can tell is left out
                 _rely_on(plugin, model.identity(), model.source)
 
+    names = dict.fromkeys((*_TAKES_APART, *_HANDLES))
+    done: set[str] = set()
+    while ahead := [name for name in names if name not in done]:
+        done.update(ahead)
+        for name in ahead:
+            model = _of_class(tx, cls, name)
+            doing = "" if model is None else rely_on_what_it_reads(tx, model, rely, names)
+            if doing and name in _TAKES_APART:
+                raise Break("tracer.tensor_input", f"{name} of {cls.__qualname__} {doing}")
+
+
+def _of_class(tx: Tracer, cls: Any, name: str) -> Value | None:
+    """Model what a class of the user's has under a name, of a property its function; None for what code can't change.
+
+    Which object an attribute is read of isn't known: a name that the class has is taken for the class's.
+    """
+    found: tuple[Any, int] | None = tx.classes.find(cls, name)
+    if found is None or cls.__mro__[found[1]] is object or _is_of_torch(cls.__mro__[found[1]]):
+        return None
+    raw = found[0]
     owner = tx.live.class_value(cls)
-    for name in (*_TAKES_APART, *_HANDLES):
-        raw: Any = (tx.classes.find(cls, name) or (None,))[0]
-        wrapped = isinstance(raw, (staticmethod, classmethod))
-        if not isinstance(raw.__func__ if wrapped else raw, types.FunctionType):
-            continue
-        model = tx.live.class_function(owner, cls, name, *(("__func__",) if wrapped else ()))
-        doing = rely_on_what_it_reads(tx, model, rely) if isinstance(model, Function) else ""
-        if doing and name in _TAKES_APART:
-            raise Break("tracer.tensor_input", f"{name} of {cls.__qualname__} {doing}")
+    part = {staticmethod: "__func__", classmethod: "__func__", property: "fget"}.get(type(raw), "")
+    if isinstance(getattr(raw, part) if part else raw, types.FunctionType):
+        return tx.live.class_function(owner, cls, name, *((part,) if part else ()))
+    if raw is None or hasattr(type(raw), "__get__"):
+        return None
+    with contextlib.suppress(Break):  # what no guard can tell is left out
+        return do.get_attribute(tx, owner, name)
+    return None
 
 
-def is_of_torch(cls: Any) -> bool:
+def _is_of_torch(cls: Any) -> bool:
     """Tell whether a class is torch's own, such as `DTensor` or `NestedTensor`."""
     return str(cls.__module__).partition(".")[0] == "torch"
 

@@ -80,8 +80,9 @@ class Wrap:
             stride: Its strides, in elements.
             inner: Its inner tensors, in the order of `names`.
         """
-        if self._last is not None and self._last[0] == (size, stride):
-            return self.cls(inner[0], self._last[1], requires_grad=False)
+        last = self._last  # read once: another thread may make one of other sizes meanwhile
+        if last is not None and last[0] == (size, stride):
+            return self.cls(inner[0], last[1], requires_grad=False)
         parts = self.others | dict(zip(self.names, inner, strict=True))
         made = self.cls.__tensor_unflatten__(parts, self.context, torch.Size(size), tuple(stride))
         if _is_laid_out(made) and all(type(number) is int for number in (*size, *stride)):

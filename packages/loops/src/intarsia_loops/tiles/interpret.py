@@ -287,7 +287,7 @@ class _Runner:
                 return {f"{s.target}[{', '.join(map(str, index))}]": store.flat[at].clone()}
             case Fold():
                 state: _State = frame.find("states", s.acc)
-                return dict(zip([s.acc], [state.values.get(self._position(state, frame))], strict=True))
+                return {s.acc: state.values.get(self._position(state, frame))}
         return {}
 
     def _known(self, frame: _Frame) -> dict[str, Any]:
