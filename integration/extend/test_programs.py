@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from integration.extend.programs.record import ours, outcome, theirs
+from integration.extend.programs.record import ours, outcome
 
 pytest.importorskip("triton")
 pytestmark = [pytest.mark.usefixtures("fresh"), pytest.mark.filterwarnings("ignore")]
@@ -29,19 +29,8 @@ def extensions():
         yield {(e.kind, number % N_FORMS): e for number, e in enumerate(EXTENSIONS)}
 
 
-# forms that may not work yet, here or there
-NOT_YET = {("subclass", 4)}
-CASES = [(kind, number) for kind in KINDS for number in range(N_FORMS)]
-
-
 @pytest.mark.peer
-@pytest.mark.parametrize("case", [case for case in CASES if case not in NOT_YET], ids=lambda c: f"{c[0]} {c[1]}")
-def test_ours_works(extensions, case):
-    assert outcome(extensions[case].run, ours).error == ""
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("case", sorted(NOT_YET), ids=lambda c: f"{c[0]} {c[1]}")
-def test_what_does_not_work_is_named_and_is_not_the_peers_either(extensions, case):
-    error, peers = outcome(extensions[case].run, ours).error, outcome(extensions[case].peer, theirs).error
-    assert not error or ("UnsupportedError: " in error and peers)
+@pytest.mark.parametrize("number", range(N_FORMS))
+@pytest.mark.parametrize("kind", KINDS)
+def test_ours_works(extensions, kind, number):
+    assert outcome(extensions[kind, number].run, ours).error == ""
