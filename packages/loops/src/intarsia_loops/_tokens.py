@@ -25,6 +25,8 @@ _TOKEN = re.compile(
 
 
 class Token(NamedTuple):
+    """One token: its kind (a group of the pattern), its text, and its 1-based line."""
+
     kind: str
     text: str
     line: int

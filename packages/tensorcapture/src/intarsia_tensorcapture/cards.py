@@ -31,7 +31,11 @@ def _current_device(plugin: Recording, tx: Tracer, args: Sequence[Value], keywor
 
 
 def rely_on_current(tx: Tracer) -> int:
-    """Return the number of the current GPU, and guard it."""
+    """Return the number of the current GPU, and guard it.
+
+    Raises:
+        Break: There is no GPU.
+    """
     if not torch.cuda.is_available():
         raise Break("tracer.exception", "there is no GPU to ask for")
     index = torch.cuda.current_device()

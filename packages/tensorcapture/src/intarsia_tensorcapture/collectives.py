@@ -94,7 +94,11 @@ def all_gather_single(output: Tensor, tensor: Tensor, size: int, name: str) -> B
 
 
 def all_gather(outputs: Sequence[Tensor], tensor: Tensor, size: int, name: str) -> Begun:
-    """Gather the tensors of a group of this size, all of one shape."""
+    """Gather the tensors of a group of this size, all of one shape.
+
+    Raises:
+        ValueError: The outputs aren't as many as the group has processes, or not of the tensor's shape.
+    """
     if len(outputs) != size or any(output.shape != tensor.shape for output in outputs):
         raise ValueError("the outputs aren't as many, or of the shapes, that are gathered")
     flat = tensor.detach().reshape(-1)
@@ -116,7 +120,19 @@ def _check_parts(whole: Tensor, part: Tensor, size: int) -> None:
 def all_to_all_single(
     output: Tensor, tensor: Tensor, taken: Sequence[int] | None, given: Sequence[int] | None, size: int, name: str
 ) -> Begun:
-    """Send a part of a tensor to each process of a group of this size, and put together what they send."""
+    """Send a part of a tensor to each process of a group of this size, and put together what they send.
+
+    Args:
+        output: Takes the parts, one behind the other along the first dimension.
+        tensor: Has the parts in the same way.
+        taken: Rows that each process sends to this one; None: as many of each.
+        given: Rows for each process; None: as many for each.
+        size: Of the group.
+        name: Of the group.
+
+    Raises:
+        ValueError: The rows don't add up to those of the tensors.
+    """
     taken = [output.shape[0] // size] * size if taken is None else taken
     given = [tensor.shape[0] // size] * size if given is None else given
     if sum(taken) != output.shape[0] or sum(given) != tensor.shape[0]:

@@ -61,7 +61,11 @@ def applied_in_c(function: Any) -> Any:
 
 
 def apply_function(plugin: Recording, tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Call a user's autograd function: one node where gradients are needed, else what its forward does."""
+    """Call a user's autograd function: a node where gradients are needed or in a transform, else what its forward does.
+
+    Raises:
+        Break: It is applied to keywords, in a function that an operation of torch calls, or does more than compute.
+    """
     transformed = torch._C._are_functorch_transforms_active()
     if plugin.scopes.open and not transformed:
         raise Break("tracer.tensor_op", f"{cls.describe()} is applied in a function that an operation of torch calls")

@@ -324,7 +324,11 @@ def property_of(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value]) ->
 
 @operation
 def as_subclass(tx: Tracer, x: TensorValue, cls: Value) -> Value:
-    """Model `x.as_subclass(cls)`."""
+    """Model `x.as_subclass(cls)`.
+
+    Raises:
+        Break: Nobody has said what it means.
+    """
     raise Break("tracer.tensor_op", f"{x.describe()} is shown as {cls.describe()}")
 
 

@@ -302,7 +302,11 @@ def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value],
 
 
 def initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value], keywords: Keywords) -> None:
-    """Run `__init__`."""
+    """Run the `__init__` of what was made by calling `cls`; nothing is run where that is `object`'s.
+
+    Raises:
+        Break: It is neither a Python function nor one of C's that is modelled.
+    """
     found = tx.classes.find(made.type(), "__init__")
     assert found is not None
     if isinstance(found[0], types.FunctionType):
