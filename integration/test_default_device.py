@@ -147,3 +147,28 @@ def test_a_module_is_made_on_the_default_device():
     layer, _ = compiled(torch.ones(2, device="cpu"))
     assert {p.device.type for p in layer.parameters()} == {"meta"}
     assert nn.functional.linear(torch.ones(1, 3), layer.weight).device.type == "meta"
+
+
+def test_a_default_inside_of_a_region_gives_way_to_it():
+    """Torch takes the outer region off and puts it back, so that it isn't among the modes meanwhile."""
+
+    def reset(x):
+        torch.set_default_device("cpu")
+        made = torch.ones(2)
+        torch.set_default_device(None)
+        return made, torch.ones(2), x * 2
+
+    def left(x):
+        with torch.device("meta"):
+            outer = torch.ones(2)
+            with torch.device("cpu"):
+                bool(x.sum() > 0)
+                inner = torch.ones(2)
+            return outer, inner, torch.ones(2)
+
+    for function in (reset, left):
+        intarsia.reset()
+        compiled, x = intarsia.compile(function, options=STRICT), torch.ones(2)
+        for device in (None, "meta", "cpu", None):
+            with torch.device(device) if device else contextlib.nullcontext():
+                assert [t.device for t in compiled(x)] == [t.device for t in function(x)]

@@ -47,6 +47,19 @@ def test_a_recurrence(n, reverse):
     assert (stats.graphs, stats.fallbacks) == (1, 0)
 
 
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("n", [2, 5])
+def test_strides_are_those_of_eager(dim, n):
+    x = torch.rand(n, n, n)
+
+    def f(x):
+        return associative_scan(torch.add, x, dim=dim, reverse=True, combine_mode="generic")
+
+    compiled, eager = intarsia.compile(f, options=RAISE, fullgraph=True)(x), f(x)
+    torch.testing.assert_close(compiled, eager)
+    assert compiled.stride() == eager.stride()
+
+
 def test_one_tensor_with_a_number_from_outside_and_gradients():
     decay, x = torch.tensor(0.5), torch.randn(6, 4, requires_grad=True)
 

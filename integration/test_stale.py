@@ -6,6 +6,7 @@ import functools
 import threading
 import time
 import types
+import unittest.mock
 
 import pytest
 import torch
@@ -287,3 +288,21 @@ def test_a_global_that_comes_to_hide_a_builtin(monkeypatch):
             if hidden:
                 patch.setitem(globals(), "max", min)
             assert fast(x)[1:] == found(x)[1:] == ((min, True) if hidden else (None, False))
+
+
+def test_clocks_that_count_are_read_by_the_program_alone():
+    """A replacement that gives its next value at each call, and has none for whoever compiles."""
+
+    def spent(x):
+        start = time.perf_counter()
+        y, stamp = x * 2, time.time()
+        return y, time.perf_counter() - start, stamp
+
+    intarsia.reset()
+    fast, x = intarsia.compile(spent, options=RAISE), torch.ones(2)
+    for patience in (5.0, 0.5):
+        with (
+            unittest.mock.patch("time.perf_counter", side_effect=[1.0, 1.0 + patience]),
+            unittest.mock.patch("time.time", side_effect=[7.0]),
+        ):
+            assert fast(x)[1:] == (patience, 7.0)

@@ -221,6 +221,16 @@ class Doubled(torch.autograd.Function):
         return g * 3
 
 
+class Overwritten(Doubled):
+    @staticmethod
+    def forward(a):
+        return a.mul_(2)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_dirty(*inputs)
+
+
 CALLS = []
 
 
@@ -245,6 +255,7 @@ class Counted(Doubled):
         (written_between, "tracer.tensor_op"),
         (lambda x: grad(lambda a: Doubled.apply(a).sum())(x), None),
         (lambda x: vmap(grad(Doubled.apply))(x.view(12)), None),
+        (lambda x: grad(lambda a: Overwritten.apply(a * 1).sum())(x), None),
         (lambda x: vmap(Counted.apply)(x), "tracer.tensor_op"),
         (lambda x: vjp(lambda a: a * torch.rand(3), x)[0] * 0, "tracer.tensor_op"),
         (lambda x: vmap(functools.partial(torch.add, x), chunk_size=2)(x.view(12)).sum(0), None),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.utils._device
 from torch.overrides import _get_current_function_mode_stack
@@ -19,7 +21,7 @@ def torch_modes() -> tuple[type | str | torch.device, ...]:
     """Return the types of the function modes, outermost first, and of the dispatch modes, and names of observers.
 
     A region of `with torch.device(...)` stands by its device, that of `torch.set_default_device` behind
-    `DEFAULT_DEVICE`.
+    `DEFAULT_DEVICE`. Regions that come back when an inner one is left stand before it, though torch takes them off.
 
     Example:
         >>> with torch.device("meta"):
@@ -31,7 +33,8 @@ def torch_modes() -> tuple[type | str | torch.device, ...]:
         if type(mode) is not torch.utils._device.DeviceContext:
             found.append(type(mode))
             continue
-        found += [DEFAULT_DEVICE, mode.device] if mode is _default_region() else [mode.device]
+        for region in _with_outer(mode):
+            found += [DEFAULT_DEVICE, region.device] if region is _default_region() else [region.device]
     return (*found, *map(type, _get_current_dispatch_mode_stack()), *observer_keys())
 
 
@@ -45,7 +48,14 @@ def region_devices(modes: tuple[type | str | torch.device, ...]) -> tuple[torch.
     return tuple(mode for mode in modes if isinstance(mode, torch.device))
 
 
-def _default_region() -> object | None:
-    """Return the region of the default device of this thread."""
-    found: object | None = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+def _with_outer(region: Any) -> list[Any]:
+    """Return a region of a device behind those that it is inside of."""
+    found = [region]
+    while (outer := found[0].prev_mode) is not None:
+        found.insert(0, outer)
     return found
+
+
+def _default_region() -> Any:
+    """Return the region of the default device of this thread."""
+    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)

@@ -6,9 +6,9 @@ import functools
 import itertools
 import logging
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch.fx as fx
@@ -67,17 +67,17 @@ def compile_graph(
     name = f"graph{next(_numbers)}_{re.sub(r'[^A-Za-z0-9]+', '_', report.name)}".rstrip("_")
     dumps = Dumps(Path(options.dump_dir) / name, _meaning) if options.dump_dir else None
     value: Any = Captured(gm, tuple(inputs), signature, facts_behind(inputs))
-    start, asked = time.perf_counter(), store.look_up(value, promises_behind(inputs)) if store else None
+    start, asked = perf_counter(), store.look_up(value, promises_behind(inputs)) if store else None
     if store and isinstance(asked, warm.Hit):
         found = report.take(asked.finished, _PLANS)
         if report.watch is not None:
-            report.watch.note("warm start", time.perf_counter() - start, value, found, ())
+            report.watch.note("warm start", perf_counter() - start, value, found, ())
         value = found.map(functools.partial(warm.finish, cache=store.cache))
-        report.seconds["warm start"] = time.perf_counter() - start
+        report.seconds["warm start"] = perf_counter() - start
     for stage in () if report.warm == "found" else pipeline.stages:
-        start, checks, before = time.perf_counter(), options.verify_each or not stage.trusted, value
+        start, checks, before = perf_counter(), options.verify_each or not stage.trusted, value
         value, plans = stage.checked(value, verify) if checks else stage(value)
-        report.seconds[stage.name] = time.perf_counter() - start
+        report.seconds[stage.name] = perf_counter() - start
         report.add_stage(value, stage.name, plans)
         if report.watch is not None:
             report.watch.note(stage.name, report.seconds[stage.name], before, value, plans)

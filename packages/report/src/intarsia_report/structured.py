@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
 from collections.abc import Iterator
+from time import localtime, strftime, time
 from typing import Any
 
 from intarsia_dispatch import EventKind, FrameEvent, describe_guard
@@ -27,7 +27,7 @@ __all__ = ["Log", "structured"]
 
 def structured(explanation: Explanation) -> str:
     """Return the records of an explanation: each frame's, in order, with those of its graph."""
-    log = Log(min((span.start for span in explanation.spans), default=time.time()))
+    log = Log(min((span.start for span in explanation.spans), default=time()))
     graphs = iter(explanation.graphs)
     told = [event for event in explanation.frames if event.kind is not EventKind.NATIVE or event.in_eager]
     for event in told:
@@ -109,7 +109,7 @@ class Log:
     def _write(self, record: dict[str, Any], text: str | None) -> None:
         if text is not None:
             record["has_payload"] = hashlib.md5(text.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
-        clock = time.strftime("%m%d %H:%M:%S", time.localtime(self.time))
+        clock = strftime("%m%d %H:%M:%S", localtime(self.time))
         micros = int(self.time % 1 * 1e6)
         place = f"{self._origin.file.replace(':', '_').replace(' ', '_')}:{self._origin.line}"
         self.lines.append(f"V{clock}.{micros:06d} {os.getpid()} {place}] {json.dumps(record)}\n")

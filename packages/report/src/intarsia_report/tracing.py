@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import time
 from pathlib import Path
+from time import time
 
 from intarsia_dispatch import EventKind, FrameEvent
 from intarsia_fuser import CostModel
@@ -57,14 +57,14 @@ class _File:
     """The file of this process. A child that was forked has one of its own from its next `compile` on."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._log, self._lock = path, Log(time.time()), threading.Lock()
+        self._path, self._log, self._lock = path, Log(time()), threading.Lock()
         path.touch()
 
     def write(self, event: FrameEvent, graph: GraphSummary | None) -> None:
         """Append what became of a frame, and of its graph."""
         with self._lock:
             if graph is None:
-                self._log.time = time.time()  # a graph has the times of its stages
+                self._log.time = time()  # a graph has the times of its stages
             self._log.frame(event, graph)
             text = "".join(self._log.lines)
             self._log.lines.clear()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter, time
 from typing import Any, TypeVar
 
 from intarsia_dispatch import FrameEvent
@@ -45,11 +45,11 @@ class Watching:
         """Return a function over a code object and more that notes when it ran and for how long, as `name`."""
 
         def call(code: Any, *args: Any, **kwargs: Any) -> R:
-            start, clock = time.time(), time.perf_counter()
+            start, clock = time(), perf_counter()
             try:
                 return function(code, *args, **kwargs)
             finally:
-                self.spans.append(Span(name, code.co_qualname, start, time.perf_counter() - clock))
+                self.spans.append(Span(name, code.co_qualname, start, perf_counter() - clock))
 
         return call
 
@@ -92,7 +92,7 @@ class GraphWatch:
             after: The one that it gave.
             plans: What it decided.
         """
-        start = time.time() - seconds
+        start = time() - seconds
         texts = self.stages[-1].after if self.stages else _texts(before)
         prices = self._prices(before, plans)
         # a text that didn't change is kept once

@@ -6,9 +6,9 @@ import contextlib
 import os
 import re
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from time import time
 
 __all__ = ["USED_SECONDS", "note_use", "trim"]
 
@@ -19,7 +19,7 @@ _KEPT_FOLDER = re.compile(r"[0-9a-f]{2}|failed")
 def note_use(path: Path) -> None:
     """Have the time of a file say that it was used now, unless it says so already or the disk can't be written."""
     with contextlib.suppress(OSError):
-        if time.time() - os.lstat(path).st_mtime > USED_SECONDS:
+        if time() - os.lstat(path).st_mtime > USED_SECONDS:
             os.utime(path, follow_symlinks=False)
 
 

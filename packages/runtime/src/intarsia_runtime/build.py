@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter
 
 import torch  # noqa: F401  (loads the OpenMP library that kernels are bound to)
 
@@ -129,7 +129,7 @@ def _compile(
     key: str,
     timeout_s: float,
 ) -> Library:
-    start = time.perf_counter()
+    start = perf_counter()
     units: tuple[str, ...] = (source.text,)
     try:
         with cache.scratch() as folder:
@@ -144,7 +144,7 @@ def _compile(
     except InternalError as error:
         raise _with_source(error, cache, key, units) from error.__cause__
     cache.put(key, image)
-    _log.info("built %s: %d part(s), %.3f s", key[:16], len(units), time.perf_counter() - start)
+    _log.info("built %s: %d part(s), %.3f s", key[:16], len(units), perf_counter() - start)
     return library
 
 

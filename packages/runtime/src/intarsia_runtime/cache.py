@@ -25,10 +25,10 @@ import os
 import re
 import shutil
 import tempfile
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic, time
 
 import filelock
 
@@ -211,7 +211,7 @@ class Cache:
         file_lock = filelock.FileLock(path, mode=0o600)
         try:
             self._folder("locks")
-            _acquire(file_lock, time.monotonic() + patience_s)
+            _acquire(file_lock, monotonic() + patience_s)
         except (OSError, NotImplementedError) as error:  # Timeout is an OSError
             _log.warning("working without the cache lock: %s", error)
         try:
@@ -334,7 +334,7 @@ def _remove_own(folder: Path, process: int) -> None:
 
 def _sweep(folder: Path) -> None:
     """Remove what killed processes left behind."""
-    oldest = time.time() - LEFTOVER_SECONDS
+    oldest = time() - LEFTOVER_SECONDS
     for entry in os.scandir(folder):
         with contextlib.suppress(OSError):
             if entry.stat(follow_symlinks=False).st_mtime < oldest:

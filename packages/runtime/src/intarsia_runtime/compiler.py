@@ -13,9 +13,9 @@ import shlex
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 
 from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import KernelSource, Target
@@ -80,7 +80,7 @@ def compile_shared_object(
         InternalError: `runtime.compiler_failed`, with the compiler's own message.
         OSError: The folder can't be written, or is gone.
     """
-    deadline, words = time.monotonic() + timeout_s, words_of(compiler)
+    deadline, words = monotonic() + timeout_s, words_of(compiler)
     commands = []
     for n, text in enumerate(units):
         (folder / f"part{n}.cpp").write_text(text)

@@ -16,9 +16,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from intarsia_ir.errors import InternalError, UnsupportedError
@@ -106,7 +106,7 @@ class _Server:
         assert self.process.stdout is not None
         output, poll = b"", select.poll()  # unlike select, it takes any file number
         poll.register(self.process.stdout, select.POLLIN)
-        for wait_s in waits(time.monotonic() + allowed_s):
+        for wait_s in waits(monotonic() + allowed_s):
             if not poll.poll(1000 * wait_s):
                 continue
             piece = os.read(self.process.stdout.fileno(), 65536)

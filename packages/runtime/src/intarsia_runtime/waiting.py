@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from time import monotonic
 
 from intarsia_ir.interrupts import let_through
 
@@ -18,11 +18,12 @@ def waits(deadline: float) -> Iterator[float]:
     Interrupts that are held back are let through before each wait.
 
     Example:
-        >>> list(waits(time.monotonic() - 1))
+        >>> from time import monotonic
+        >>> list(waits(monotonic() - 1))
         [0.0]
     """
     while True:
         let_through()
-        yield max(min(deadline - time.monotonic(), _LONGEST_S), 0.0)
-        if time.monotonic() >= deadline:
+        yield max(min(deadline - monotonic(), _LONGEST_S), 0.0)
+        if monotonic() >= deadline:
             return

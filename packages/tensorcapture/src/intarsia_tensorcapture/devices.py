@@ -63,7 +63,10 @@ def _may_leave(plugin: Recording) -> bool:
     state = plugin.state
     if state.entered_devices():
         return True
-    return not state.default_device and len(state.kept_devices()) > (DEFAULT_DEVICE in state.modes_at_entry)
+    if state.default_device or len(state.kept_devices()) < 1:
+        return False
+    outside = [mode for mode in state.modes_at_entry if mode is DEFAULT_DEVICE or isinstance(mode, torch.device)]
+    return outside[: len(outside) - state.left_devices][-2:-1] != [DEFAULT_DEVICE]
 
 
 def set_default_device(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

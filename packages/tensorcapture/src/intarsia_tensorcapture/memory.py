@@ -35,7 +35,15 @@ class Memory:
 
     def input_of(self, fake: torch.Tensor) -> TensorValue | None:
         """Return the input that a fake tensor is, or a view of; None: it has other memory."""
+        fake = _in_memory(fake)
         return self._inputs.get(fake.untyped_storage()._cdata) if fake.layout is torch.strided else None
+
+
+def _in_memory(fake: torch.Tensor) -> torch.Tensor:
+    """Return the tensor that those of transforms wrap, which have no memory of their own."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(fake):
+        fake = torch._C._functorch.get_unwrapped(fake)
+    return fake
 
 
 def run_apart(

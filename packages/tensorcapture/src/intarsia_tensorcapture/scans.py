@@ -22,7 +22,7 @@ from intarsia_pyeval import do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.semantics import operators
 from intarsia_pyeval.values.base import Keywords, Value
-from intarsia_pyeval.values.constants import NONE, Const
+from intarsia_pyeval.values.constants import Const
 from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
 from intarsia_tensorcapture.tensor import TensorValue
 
@@ -58,9 +58,10 @@ def call_scan(
     axis, n_dims = operators.index(tx, dim), leaves[0].fake.dim()
     if type(axis) is not int or not -n_dims <= axis < n_dims:
         raise Break("tracer.operation_raised", f"associative_scan along dimension {axis} of {n_dims}")
-    scan = _Scan(plugin, tx, combine, xs, axis % n_dims)
-    flipped = do.truth(tx, reverse)
-    return scan.structured(scan.flip(scan.run(scan.flip(leaves))) if flipped else scan.run(leaves))
+    scan = _Scan(plugin, tx, combine, xs)
+    flipped, rows = do.truth(tx, reverse), scan.moved(leaves, axis % n_dims, 0)
+    found = scan.flip(scan.run(scan.flip(rows))) if flipped else scan.run(rows)
+    return scan.structured(scan.moved(found, 0, axis % n_dims))
 
 
 def _leaves(xs: Value) -> list[TensorValue]:
@@ -73,14 +74,14 @@ def _leaves(xs: Value) -> list[TensorValue]:
 
 
 class _Scan:
-    """One call: the function, the structure of its operands and the dimension."""
+    """One call: the function and the structure of its operands. What is scanned lies first, as in eager's results."""
 
-    def __init__(self, plugin: Recording, tx: Tracer, combine: Value, xs: Value, dim: int) -> None:
-        self.plugin, self.tx, self.combine, self.xs, self.dim = plugin, tx, combine, xs, dim
+    def __init__(self, plugin: Recording, tx: Tracer, combine: Value, xs: Value) -> None:
+        self.plugin, self.tx, self.combine, self.xs = plugin, tx, combine, xs
 
     def run(self, items: Sequence[Value]) -> list[Value]:
-        """Scan along `dim`."""
-        n = int(operators.index(self.tx, self.tx.live.from_python(_fake(items[0]).shape[self.dim])))
+        """Scan along the first dimension."""
+        n = int(operators.index(self.tx, self.tx.live.from_python(_fake(items[0]).shape[0])))
         if n == 0:
             raise Break("tracer.operation_raised", "associative_scan along a dimension of size 0")
         if n == 1:
@@ -102,9 +103,13 @@ class _Scan:
             return leaves[0]
         return Tuple(leaves) if self.xs.type() is tuple else List(leaves)
 
+    def moved(self, items: Sequence[Value], dim: int, to: int) -> list[Value]:
+        """Move a dimension."""
+        return [item if dim == to else self._record(torch.movedim, item, Const(dim), Const(to)) for item in items]
+
     def flip(self, items: Sequence[Value]) -> list[Value]:
-        """Turn the order along `dim`."""
-        return [self._record(torch.flip, item, Tuple([Const(self.dim)])) for item in items]
+        """Turn the order."""
+        return [self._record(torch.flip, item, Tuple([Const(0)])) for item in items]
 
     def _combined(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
         """Call the user's function on many items at once, and look at what it did."""
@@ -132,17 +137,16 @@ class _Scan:
             raise Break("tracer.call", f"the function of an associative_scan isn't element by element: {node}")
 
     def _part(self, items: Sequence[Value], start: int, stop: int, step: int = 1) -> list[Value]:
-        """Return a slice along `dim`."""
-        whole = [Slice([NONE, NONE])] * self.dim
-        key = Tuple([*whole, Slice([Const(start), Const(stop), Const(step)])])
+        """Return a slice."""
+        key = Tuple([Slice([Const(start), Const(stop), Const(step)])])
         return [self._record(operator.getitem, item, key) for item in items]
 
     def _joined(self, first: Sequence[Value], second: Sequence[Value]) -> list[Value]:
-        return [self._record(torch.cat, Tuple(both), Const(self.dim)) for both in zip(first, second)]
+        return [self._record(torch.cat, Tuple(both)) for both in zip(first, second)]
 
     def _interleaved(self, even: Sequence[Value], odd: Sequence[Value]) -> list[Value]:
-        stacked = [self._record(torch.stack, Tuple(both), Const(self.dim + 1)) for both in zip(even, odd)]
-        return [self._record(torch.flatten, s, Const(self.dim), Const(self.dim + 1)) for s in stacked]
+        stacked = [self._record(torch.stack, Tuple(both), Const(1)) for both in zip(even, odd)]
+        return [self._record(torch.flatten, s, Const(0), Const(1)) for s in stacked]
 
     def _record(self, function: object, *args: Value) -> Value:
         return self.plugin.record(self.tx, "call_function", function, args, {})
