@@ -7,6 +7,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import intarsia
+from intarsia_dispatch import FallbackWarning
 from intarsia_ir.errors import UnsupportedError
 from integration.extend.subclasses import Pair, flat, pair
 from integration.extend.test_subclasses import check_one_graph
@@ -190,7 +191,7 @@ class Asking(Reading):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        value = lambda x: x.numbers() * cls.unit * cls.units[0] + x.added
+        value = lambda x: x.numbers() * x.unit * cls.units[0] + x.added
         args, kwargs = pytree.tree_map_only(Asking, value, (args, kwargs or {}))
         return func(*args, **kwargs)
 
@@ -217,6 +218,19 @@ def test_what_a_class_reads_through_its_own_names_is_relied_on(monkeypatch, name
     CHANGES[name](monkeypatch)
     assert not torch.equal(function(given()), before)
     torch.testing.assert_close(fast(given()), function(given()))
+
+
+def test_a_number_that_is_lost_where_one_is_made_again_is_left_to_eager():
+    function = lambda x: x.sin()
+    fast, own = intarsia.compile(function), Asking(plain(3))
+    own.unread = 3.0
+    torch.testing.assert_close(fast(own), function(own))
+    assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
+    own.unit = 5.0  # the class reads it, and says nothing of it in `__tensor_flatten__`
+    with pytest.warns(FallbackWarning, match=r"'unit' of a tensor .* isn't what __tensor_unflatten__ gives"):
+        torch.testing.assert_close(fast(own), function(own))
+    with pytest.raises(UnsupportedError, match="isn't what __tensor_unflatten__ gives"):
+        intarsia.compile(function, fullgraph=True, options=RAISE)(own)
 
 
 class Drifting(Reading):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -148,7 +148,7 @@ class Tensors(Extension):
         self.told = False  # that the code is being compiled
         self.tells = True  # that it is, where it asks
         self.held: set[int] = set()
-        self.relied_on: set[type] = set()
+        self.relied_on: dict[type, Mapping[str, None]] = {}
         self.wrapped: dict[TensorValue, tuple[torch.fx.Node, int]] = {}
         self.begun: list[Value] = []  # collectives that the code hasn't been seen to wait for
         self.infinite = False  # numbers of the program that arrays are computed with

@@ -88,12 +88,30 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
     with apart(plugin.scopes), plugin.state.outside_inference(), plugin.graph.inserting_after(behind):
         fake = plugin.propagate("call_function", wrap, [*shape, *map(_without_history, parts)], {})
         node = plugin.graph.call_function(wrap, (*spelled, *nodes))
+    _refuse_lost(plugin, real, fake)
     if source is not None:
         tx.guards.add(TensorGuard, source, facts_of(real, fake))
     fake.requires_grad_(real.requires_grad)
     plugin.describe(node, fake)
     plugin.wrapped[value] = node, tx.steps.now
     return node, fake
+
+
+def _refuse_lost(plugin: Recording, real: Any, fake: Any) -> None:
+    """Break where code of the class reads a number or text that one which is made of the tensor's parts hasn't.
+
+    Such a class says by `__tensor_flatten__` less than it reads: operations in the graph would see what it has instead.
+    """
+    read = plugin.relied_on.get(type(real), ())
+    for name in [name for name in vars(real) if name in read and type(getattr(real, name)) in _COMPARED]:
+        found, made = vars(real)[name], vars(fake).get(name, _LOST)
+        if made is _LOST or (type(made) is type(found) and repr(made) != repr(found)):
+            what = f"{name!r} of a {_name(real)}"
+            raise Break("tracer.tensor_input", f"{what} isn't what __tensor_unflatten__ gives one that it makes")
+
+
+_LOST = object()
+_COMPARED = (bool, int, float, complex, str, bytes, type(None))
 
 
 def heard(plugin: Recording, operands: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
@@ -222,14 +240,13 @@ def _rely_on_code(plugin: Recording, cls: Any) -> None:
     tx = plugin.tx
     if cls in plugin.relied_on or is_installed(cls):
         return
-    plugin.relied_on.add(cls)
 
     def rely(model: Value) -> None:
         if model.source is not None and model.identity() is not None:
             with contextlib.suppress(Break):  # what no guard can tell is left out
                 _rely_on(plugin, model.identity(), model.source)
 
-    names = dict.fromkeys((*_TAKES_APART, *_HANDLES))
+    names = plugin.relied_on[cls] = dict.fromkeys((*_TAKES_APART, *_HANDLES))
     done: set[str] = set()
     while ahead := [name for name in names if name not in done]:
         done.update(ahead)

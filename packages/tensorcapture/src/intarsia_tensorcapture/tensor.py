@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
@@ -101,7 +101,7 @@ class Recording(Protocol):
         tells: Whether it is told so where it asks.
         held: Identities of what tensors of subclasses hold besides tensors.
         begun: Collectives that the code hasn't been seen to wait for.
-        relied_on: Subclasses whose code was looked at.
+        relied_on: Subclasses whose code was looked at -> names of attributes that it reads.
         wrapped: Inputs of subclasses -> the node that makes each of its parts, and the outermost step at that time.
         infinite: Whether numbers of the program that arrays are computed with are infinite, or no numbers.
     """
@@ -122,7 +122,7 @@ class Recording(Protocol):
     told: bool
     tells: bool
     held: set[int]
-    relied_on: set[type]
+    relied_on: dict[type, Mapping[str, None]]
     wrapped: dict[TensorValue, tuple[torch.fx.Node, int]]
     begun: list[Value]
     infinite: bool
