@@ -125,6 +125,15 @@ def test_adafactor(how, foreach):
     assert (stats.fallbacks, stats.frames_eager) == (0, 0) and 0 < stats.graphs <= 2
 
 
+def test_adafactor_refuses_what_has_no_elements():
+    empty = torch.zeros(0, 3, requires_grad=True)
+    empty.grad = torch.zeros(0, 3)
+    optimizer = torch.optim.Adafactor([empty])
+    for step in (optimizer.step, intarsia.compile(lambda: optimizer.step())):
+        with pytest.raises(ZeroDivisionError):
+            step()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "Adagrad"])
 def test_fused_steps_of_half_types(name, dtype):

@@ -83,6 +83,27 @@ def both(name, dtype, **scaling):
     return mine, [[x.to(dtype) for x in part] for part in theirs] if in_float32 else theirs
 
 
+@pytest.mark.parametrize("has_tensor_rate", [False, True])
+def test_decay_keeps_infinities_and_rounds_as_eager_does(has_tensor_rate):
+    """Where gradients are zero, it is all that AdamW does."""
+    packet, count, numbers = CASES["adamw"]
+    op = packet.tensor_lr if has_tensor_rate else packet.default
+    numbers = {**numbers, "lr": torch.tensor(0.1)} if has_tensor_rate else numbers
+
+    def given():
+        made = lists(packet, count, torch.float32)
+        for zero in (x for part in made[1:count] for x in part):
+            zero.zero_()
+        made[0][0][:2] = torch.tensor([torch.inf, -torch.inf])
+        return made
+
+    recorded = record(lambda *each: op(*each, **numbers), given(), decompositions=default_decompositions())
+    mine, theirs = given(), given()
+    aten.interpret(recorded.graph_module, *torch.utils._pytree.tree_leaves(mine))
+    op(*theirs, **numbers)
+    assert all(map(torch.equal, mine[0], theirs[0]))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_half_types_are_computed_in_float32_and_rounded_once(name, dtype):

@@ -113,8 +113,8 @@ def _adam(
 
 
 def _adamw(p: Tensor, *tensors: Tensor, lr: Any, weight_decay: float, **numbers: Any) -> None:
-    if weight_decay != 0:
-        p.sub_(p * (lr * weight_decay))
+    if weight_decay != 0:  # one product, which keeps infinities
+        p.mul_(1 - (lr.to(torch.float64) if isinstance(lr, Tensor) else lr) * weight_decay)
     _adam(p, *tensors, lr=lr, weight_decay=0.0, **numbers)
 
 

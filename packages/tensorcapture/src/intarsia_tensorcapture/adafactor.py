@@ -16,6 +16,7 @@ from torch.optim import _adafactor
 
 __all__ = ["STEPS"]
 
+_OF_NOTHING = "float division by zero"
 _REFUSED = "Grad scaling should occur outside of optimizer.step()"
 
 
@@ -76,6 +77,8 @@ def _step(
     for index, param in enumerate(params):
         grad = -grads[index] if maximize else grads[index]
         state_steps[index].add_(1)
+        if not param.numel():
+            raise ZeroDivisionError(_OF_NOTHING)
         count = state_steps[index].to(torch.float64)
         decay = count**beta2_decay
         rate = count.rsqrt()
