@@ -224,14 +224,14 @@ def _guards_without(kind: GuardKind | None) -> Iterator[None]:
     """Count the runs of compiled graphs, and leave a kind of guard out."""
     caller, build = intarsia_dispatch.dispatcher.graph_caller, intarsia_guards.build_guards
 
-    def counting(graph: Any, *further: Any) -> Any:
+    def counting(graph: Any, *further: Any, **named: Any) -> Any:
         run = graph.run
 
         def counted(*inputs: Any) -> Any:
             _ran[0] += 1
             return run(*inputs)
 
-        return caller(dataclasses.replace(graph, run=counted), *further)
+        return caller(dataclasses.replace(graph, run=counted), *further, **named)
 
     intarsia_dispatch.dispatcher.graph_caller = counting
     if kind is not None:
