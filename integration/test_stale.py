@@ -306,3 +306,22 @@ def test_clocks_that_count_are_read_by_the_program_alone():
             unittest.mock.patch("time.time", side_effect=[7.0]),
         ):
             assert fast(x)[1:] == (patience, 7.0)
+
+
+class Graded(torch.Tensor):
+    grade = 2.0
+
+    def graded(self):
+        return self.as_subclass(torch.Tensor) * self.grade
+
+
+@pytest.mark.parametrize("order", [(None, 3.0, 4.0, None), (3.0, None, 4.0)])
+def test_what_is_set_on_a_tensor_hides_what_its_class_has(order):
+    fast = intarsia.compile(lambda x: x.graded() + 1, options=RAISE)
+    for grade in order:
+        x = torch.ones(2).as_subclass(Graded)
+        if grade is not None:
+            x.grade = grade
+        torch.testing.assert_close(fast(x), torch.ones(2) * (grade or 2.0) + 1)
+    x.graded = lambda: torch.zeros(2)
+    torch.testing.assert_close(fast(x), torch.ones(2))

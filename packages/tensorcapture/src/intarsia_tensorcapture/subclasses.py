@@ -18,6 +18,7 @@ import torch
 
 from intarsia_ir import meta
 from intarsia_ir.guards import (
+    AbsentGuard,
     ConstantGuard,
     DictKeysGuard,
     HasAttributeGuard,
@@ -308,12 +309,26 @@ def own_attribute_of(tx: Tracer, x: TensorValue, name: str) -> Value | None:
     if hasattr(torch.Tensor, name) and (is_wrapper(whole) or getattr(x.cls, name) is getattr(torch.Tensor, name)):
         return None
     found = next((vars(base)[name] for base in x.cls.__mro__ if name in vars(base)), None)
+    set_on_it = None if found is None or hasattr(type(found), "__set__") else _set_on(tx, x, name)
+    if set_on_it is not None:
+        return set_on_it
     if isinstance(found, types.FunctionType):
         return BoundMethod(tx.live.class_function(x, x.cls, name), x)
     if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
         return do.call(tx, tx.live.class_function(x, x.cls, name, "fget"), [x], {})
     if isinstance(found, (classmethod, staticmethod)) or (found is not None and not hasattr(type(found), "__get__")):
         return do.get_attribute(tx, tx.live.class_value(x.cls), name)
+    return None
+
+
+def _set_on(tx: Tracer, x: TensorValue, name: str) -> Value | None:
+    """Read what was set on an existing tensor itself, which goes before what its class has; None, guarded: nothing."""
+    if x.real is None:
+        return None
+    if name in vars(x.real):
+        return tx.live.wrap(vars(x.real)[name], None if x.source is None else tx.sources.attribute(x.source, name))
+    if x.source is not None:
+        tx.guards.add(AbsentGuard, tx.sources.attribute(x.source, "__dict__"), name)
     return None
 
 
