@@ -325,3 +325,24 @@ def test_what_is_set_on_a_tensor_hides_what_its_class_has(order):
         torch.testing.assert_close(fast(x), torch.ones(2) * (grade or 2.0) + 1)
     x.graded = lambda: torch.zeros(2)
     torch.testing.assert_close(fast(x), torch.ones(2))
+
+
+class Finding(torch.Tensor):
+    def __getattr__(self, name):
+        if name != "found":
+            raise AttributeError(name)
+        return vars(self).get("kept", 4.0)
+
+
+class FindingAll(torch.Tensor):
+    def __getattribute__(self, name):
+        return vars(self).get("kept", 4.0) if name == "found" else super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("cls", [Finding, FindingAll])
+def test_attributes_that_a_function_of_a_subclass_finds(cls):
+    fast = intarsia.compile(lambda x: x.as_subclass(torch.Tensor) * x.found)
+    for kept in (4.0, 5.0):
+        x = torch.ones(2).as_subclass(cls)
+        x.kept = kept
+        torch.testing.assert_close(fast(x), torch.ones(2) * kept)

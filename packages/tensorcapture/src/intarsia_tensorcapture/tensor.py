@@ -474,7 +474,15 @@ def _has_got_a_history(x: TensorValue) -> bool:
 
 
 def _own_or_method(tx: Tracer, x: TensorValue, name: str) -> Value:
-    """Read an attribute that somebody set, or bind a method."""
+    """Read an attribute that somebody set, or bind a method.
+
+    Raises:
+        Break: A function of a subclass finds attributes.
+    """
+    if x.cls.__getattribute__ is not torch.Tensor.__getattribute__:
+        raise Break(
+            "tracer.attribute", f"attribute {name!r} of {x.describe()} is found by its class's __getattribute__"
+        )
     own = {} if x.real is None else x.real.__dict__
     if name in own:
         source = None if x.source is None else tx.sources.attribute(x.source, name)
@@ -483,6 +491,8 @@ def _own_or_method(tx: Tracer, x: TensorValue, name: str) -> Value:
     if added is not None:
         return added
     if not hasattr(x.cls, name):
+        if hasattr(x.cls, "__getattr__"):
+            raise Break("tracer.attribute", f"attribute {name!r} of {x.describe()} is found by its class's __getattr__")
         if x.source is not None:
             tx.guards.add(HasAttributeGuard, x.source, name, False)
         tx.raising.error(AttributeError, f"{x.cls.__name__!r} object has no attribute {name!r}")
