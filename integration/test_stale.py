@@ -346,3 +346,41 @@ def test_attributes_that_a_function_of_a_subclass_finds(cls):
         x = torch.ones(2).as_subclass(cls)
         x.kept = kept
         torch.testing.assert_close(fast(x), torch.ones(2) * kept)
+
+
+class Operating(torch.Tensor):
+    def __add__(self, other):
+        return "added"
+
+    def __radd__(self, other):
+        return "added from the right"
+
+    def __getitem__(self, key):
+        return "item"
+
+    def __eq__(self, other):
+        return "compared"
+
+    def __neg__(self):
+        return "negated"
+
+    __hash__ = torch.Tensor.__hash__
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x + 1,
+        lambda x, y: y + x,
+        lambda x, y: x[0],
+        lambda x, y: x == y,
+        lambda x, y: y == x,
+        lambda x, y: -x,
+    ],
+)
+def test_operators_that_a_subclass_defines_are_its_own(function):
+    def f(x, y):
+        return y * 2, function(x, y)
+
+    x, y = torch.ones(2).as_subclass(Operating), torch.ones(2)
+    assert intarsia.compile(f, options=RAISE)(x, y)[1] == f(x, y)[1]

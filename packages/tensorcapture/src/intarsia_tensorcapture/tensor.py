@@ -333,7 +333,15 @@ def as_subclass(tx: Tracer, x: TensorValue, cls: Value) -> Value:
 
 
 def _asked(tx: Tracer, x: TensorValue, name: str, *args: Value) -> Value | None:
-    """Model an operator as a mode or a subclass has it; None: nobody is asked."""
+    """Model an operator as a mode or a subclass has it; None: nobody is asked.
+
+    Raises:
+        Break: The class of an operand has a method of its own for it.
+    """
+    _check_usual(x, name)
+    for other in args:
+        if isinstance(other, TensorValue) and other.cls is not x.cls:  # that of a subclass goes first
+            _check_usual(other, _MIRRORED.get(name, name.replace("__", "__r", 1)))
     return overridden(tx, x, name, args, {}) if x.plugin.state.functions.possible else None
 
 
@@ -625,6 +633,7 @@ def compare(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
     """Record a comparison."""
     other = as_operand(tx, other)
     if is_none(other) and op in ("==", "!="):
+        _check_usual(x, COMPARE[op][1])
         return Const(op == "!=")
     asked = _asked(tx, x, COMPARE[op][1], other)
     if asked is not None:
@@ -659,6 +668,10 @@ def emit_effects(out: Builder, x: TensorValue) -> None:
             out.store_attribute(name, value)
 
 
+_MIRRORED = {
+    "__lt__": "__gt__", "__le__": "__ge__", "__gt__": "__lt__", "__ge__": "__le__", "__eq__": "__eq__",
+    "__ne__": "__ne__",
+}  # fmt: skip
 _UNARY_METHODS = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 
 
