@@ -178,6 +178,11 @@ def test_handlers_run_on_both_sides_of_a_break():
     check(leaves, lambda: [matrix(Swapped)], n_graphs=2)
 
 
+@pytest.mark.parametrize("cls", [Named, Swapped])
+def test_rows_are_of_the_class(cls):
+    check(lambda x: (next(row.sin() for row in x), sum(row.sum() for row in x)), lambda: [matrix(cls)])
+
+
 # ---- modes
 
 

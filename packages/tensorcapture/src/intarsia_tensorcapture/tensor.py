@@ -598,8 +598,10 @@ def iterate(tx: Tracer, x: TensorValue) -> Value:
     _check_usual(x, "__iter__")
     if not x.fake.shape:
         tx.raising.error(TypeError, "iteration over a 0-d tensor")
-    rows = x.plugin.record(tx, "call_method", "unbind", [x, Const(0)], {})
-    assert isinstance(rows, Tuple)
+    rows = _asked(tx, x, "unbind", Const(0))
+    if rows is None:
+        rows = x.plugin.record(tx, "call_method", "unbind", [x, Const(0)], {})
+        assert isinstance(rows, Tuple)
     return iteration.iterator_over(tx, rows)
 
 
