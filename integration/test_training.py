@@ -950,3 +950,18 @@ def test_results_behind_a_write_through_a_view(in_turn):
         assert isinstance(actual, str)
     else:
         torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("index", [[2, 1, 4, 2, 2], [0, 0, 0], []])
+def test_a_number_that_fills_places_that_come_twice(index):
+    """Eager's formula asks for the different places, of which data tell how many there are."""
+
+    def f(x, places, number):
+        return torch.index_fill(x, -1, places, number) * x.cos()
+
+    def gradients(function):
+        x, number = torch.linspace(-1, 1, 20).reshape(4, 5).requires_grad_(), torch.tensor(0.5, requires_grad=True)
+        result = function(x, torch.tensor(index, dtype=torch.int64), number)
+        return result.detach(), *torch.autograd.grad(result.square().sum(), (x, number))
+
+    torch.testing.assert_close(gradients(intarsia.compile(f, options={"on_error": "raise"})), gradients(f))

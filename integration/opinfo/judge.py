@@ -30,6 +30,10 @@ UNDEFINED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_str
 CHECKS = ("aten._assert_async.msg", "aten._assert_scalar.default")
 """Calls that compute nothing: they raise where eager would, and what is checked is computed by a kernel."""
 
+COUNTS = frozenset({"lengths", "offsets"})
+"""Keyword operands that say how many elements of another one belong together: doubled, they say nothing of it, and
+eager reads and writes past the end."""
+
 Inputs = tuple[Any, ...]
 
 
@@ -117,7 +121,9 @@ def caller(op: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def doubled(inputs: Inputs) -> Iterator[Inputs]:
-    """Yield operands that are twice as long, in the last dimension and in the first."""
+    """Yield operands that are twice as long, in the last dimension and in the first; none where that has no meaning."""
+    if any(isinstance(inputs[-1].get(name), torch.Tensor) for name in COUNTS):
+        return
 
     def double(t: torch.Tensor, dim: int) -> torch.Tensor:
         if not t.dim() or t.layout is not torch.strided:

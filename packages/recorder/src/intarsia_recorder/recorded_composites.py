@@ -23,7 +23,7 @@ __all__ = ["RecordedComposites"]
 
 
 class RecordedComposites(TorchFunctionMode):
-    """Puts the check of a composite op in front of it, fills diagonals, and records recurrent networks on a GPU whole.
+    """Checks operands of composite ops, fills diagonals and indices, and records recurrent networks on a GPU whole.
 
     Args:
         recorder: Of the program that calls them.
@@ -44,6 +44,9 @@ class RecordedComposites(TorchFunctionMode):
             return self.recorder.whole(op, args, results)
         if func is torch.Tensor.fill_diagonal_:
             return fill_diagonal(*args, **(kwargs or {}))
+        filled = _filled(*args, **(kwargs or {})) if func in (torch.index_fill, torch.Tensor.index_fill) else None
+        if filled is not None:
+            return filled
         check = _CHECKS.get(func)
         if check is not None:
             try:
@@ -52,6 +55,17 @@ class RecordedComposites(TorchFunctionMode):
                 raise UnsupportedError(f"eager refuses this call: {error}", code="recorder.operand_type") from error
         made = func(*args, **(kwargs or {}))
         return _row_major(made) if check is _pooled_in_rows and _has_own_pooling(*args, **(kwargs or {})) else made
+
+
+def _filled(self: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor | None:
+    """Fill with a number that has a gradient: eager's formula asks how many places are different, which data tell."""
+    graded = isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled()
+    if not graded or value.dim() or not self.dim():
+        return None
+    places = torch.zeros(self.shape[dim], dtype=torch.bool, device=self.device).index_fill(0, index, True)
+    shape = [1] * self.dim()
+    shape[dim] = self.shape[dim]
+    return torch.where(places.view(shape), value.to(self.dtype), self)
 
 
 def _classes(self: torch.Tensor, num_classes: int = -1) -> None:
