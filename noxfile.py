@@ -298,9 +298,9 @@ def own(session: nox.Session) -> None:
 
 @nox.session
 def integration(session: nox.Session) -> None:
-    """Test what combines packages."""
+    """Test what combines packages; training in four processes is for the session `distributed`."""
     install_everything(session, *TEST_TOOLS, "transformers", "rich", "coverage")
-    session.run("python", "-m", "pytest", "integration", *session.posargs)
+    session.run("python", "-m", "pytest", "integration", "-m", "not slow", *session.posargs)
 
 
 @nox.session

@@ -104,14 +104,17 @@ def run(engine, name, tmp_path, count, steps=STEPS):
     check(found, graphs=GRAPHS[engine][name], tolerance=TOLERANCES[name])
 
 
+COUNTS = [2, pytest.param(4, marks=pytest.mark.slow)]
+
+
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", COUNTS)
 def test_tensor_parallel(tmp_path, name, count):
     run("tp", name, tmp_path, count)
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", COUNTS)
 def test_fsdp2_with_tensor_parallel(tmp_path, name, count):
     run("fsdp2 x tp", name, tmp_path, count)
 

@@ -227,6 +227,7 @@ def test_options_of_fsdp2(tmp_path, options):
     check(ranks.run(trained, tmp_path, "fsdp2", "gpt2", keywords, 6, False), graphs=4, tolerance=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("engine", WAYS)
 def test_four_processes(tmp_path, engine, name):
