@@ -317,7 +317,7 @@ def test_tiles_have_the_places_of_the_launches() -> None:
         tiles.verify(wrong)
 
 
-CHAIN = """// dialect: kernels 1
+PRODUCT = """// dialect: kernels 1
 graph(%x: f32[s0, 32]) {
   kernel[i0: s0, i1: 32] {
     %a: f32[s0, 32] = map[i0: s0, i1: 32] sin(load(%x, i0, i1))
@@ -332,7 +332,7 @@ graph(%x: f32[s0, 32]) {
 
 
 def test_what_is_held_over_time_is_what_is_used_then_or_later() -> None:
-    program = intarsia_loops.from_fx(kernels.parse_ir(CHAIN.replace("s0", "64")))
+    program = intarsia_loops.from_fx(kernels.parse_ir(PRODUCT.replace("s0", "64")))
     assert [(step.makes, step.is_call, step.n_bytes) for step in held(launched(program))] == [
         (("a",), False, 64 * 32 * 4),
         (("b",), True, (64 * 32 + 64 * 64) * 4),
@@ -342,5 +342,5 @@ def test_what_is_held_over_time_is_what_is_used_then_or_later() -> None:
 
 def test_what_is_held_is_that_of_the_sizes_at_capture() -> None:
     head = "// dialect: kernels 1\nsymbol s0 in [2, inf] from 'x.size(0)' hint 6\n"
-    program = intarsia_loops.from_fx(kernels.parse_ir(CHAIN.replace("// dialect: kernels 1\n", head)))
+    program = intarsia_loops.from_fx(kernels.parse_ir(PRODUCT.replace("// dialect: kernels 1\n", head)))
     assert [step.n_bytes for step in held(launched(program))][-1] == 2 * 6 * 6 * 4
