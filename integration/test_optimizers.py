@@ -371,6 +371,7 @@ def test_a_whole_step_of_training_in_one_function():
 
 def test_lbfgs_is_eagers_around_a_compiled_closure():
     """It goes on or ends by the losses, numbers in Python; what it calls for them is compiled."""
+    intarsia.reset()
     found = []
     for way in ("eager", "compiled"):
         model = make_model()
