@@ -953,11 +953,19 @@ def test_results_behind_a_write_through_a_view(in_turn):
 
 
 @pytest.mark.parametrize("index", [[2, 1, 4, 2, 2], [0, 0, 0], []])
-def test_a_number_that_fills_places_that_come_twice(index):
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda x, places, number: torch.index_fill(input=x, dim=-1, index=places, value=number),
+        lambda x, places, number: x.sin().index_fill_(1, places, number),
+        lambda x, places, number: x.index_fill(1, places, number.double()),
+    ],
+)
+def test_a_number_that_fills_places_that_come_twice(fill, index):
     """Eager's formula asks for the different places, of which data tell how many there are."""
 
     def f(x, places, number):
-        return torch.index_fill(x, -1, places, number) * x.cos()
+        return fill(x, places, number) * x.cos()
 
     def gradients(function):
         x, number = torch.linspace(-1, 1, 20).reshape(4, 5).requires_grad_(), torch.tensor(0.5, requires_grad=True)
@@ -965,3 +973,15 @@ def test_a_number_that_fills_places_that_come_twice(index):
         return result.detach(), *torch.autograd.grad(result.square().sum(), (x, number))
 
     torch.testing.assert_close(gradients(intarsia.compile(f, options={"on_error": "raise"})), gradients(f))
+
+
+def test_a_complex_number_fills_no_real_tensor():
+    """Eager's own error, whichever version of torch lets its backward pass be recorded."""
+
+    def f(x, places, number):
+        return x.index_fill(0, places, torch.complex(number, number))
+
+    inputs = torch.ones(3), torch.tensor([1]), torch.tensor(0.5, requires_grad=True)
+    for call in (f, intarsia.compile(f)):
+        with pytest.raises(RuntimeError, match="complex"):
+            call(*inputs)

@@ -44,7 +44,7 @@ class RecordedComposites(TorchFunctionMode):
             return self.recorder.whole(op, args, results)
         if func is torch.Tensor.fill_diagonal_:
             return fill_diagonal(*args, **(kwargs or {}))
-        filled = _filled(*args, **(kwargs or {})) if func in (torch.index_fill, torch.Tensor.index_fill) else None
+        filled = _FILLED[func](*args, **(kwargs or {})) if func in _FILLED else None
         if filled is not None:
             return filled
         check = _CHECKS.get(func)
@@ -57,15 +57,27 @@ class RecordedComposites(TorchFunctionMode):
         return _row_major(made) if check is _pooled_in_rows and _has_own_pooling(*args, **(kwargs or {})) else made
 
 
-def _filled(self: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor | None:
+def _filled(input: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor | None:
     """Fill with a number that has a gradient: eager's formula asks how many places are different, which data tell."""
     graded = isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled()
-    if not graded or value.dim() or not self.dim():
+    if not graded or value.dim() or not input.dim() or (value.is_complex() and not input.is_complex()):
         return None
-    places = torch.zeros(self.shape[dim], dtype=torch.bool, device=self.device).index_fill(0, index, True)
-    shape = [1] * self.dim()
-    shape[dim] = self.shape[dim]
-    return torch.where(places.view(shape), value.to(self.dtype), self)
+    places = torch.zeros(input.shape[dim], dtype=torch.bool, device=input.device).index_fill(0, index, True)
+    shape = [1] * input.dim()
+    shape[dim] = input.shape[dim]
+    return torch.where(places.view(shape), value.to(input.dtype), input)
+
+
+def _filled_in_place(input: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor | None:
+    filled = _filled(input, dim, index, value)
+    return None if filled is None else input.copy_(filled)
+
+
+_FILLED: dict[Any, Callable[..., torch.Tensor | None]] = {
+    torch.index_fill: _filled,
+    torch.Tensor.index_fill: _filled,
+    torch.Tensor.index_fill_: _filled_in_place,
+}
 
 
 def _classes(self: torch.Tensor, num_classes: int = -1) -> None:
