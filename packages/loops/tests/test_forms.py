@@ -1,4 +1,4 @@
-"""Cheaper forms stand for exact expressions, only where one cast to a half type reads them."""
+"""Cheaper forms stand for exact expressions: where one cast to a half type reads them, or of quotients by a sum."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 
 from intarsia_ir.errors import InvalidArgumentError, VerifyError
 from intarsia_loops import kernels, loops, tiles
-from intarsia_loops.forms import FORMS, exact, misplaced, with_half_forms
+from intarsia_loops.forms import FORMS, exact, misplaced, with_half_forms, with_sum_forms
 from intarsia_loops.index import axis, lift
 from intarsia_loops.program import cast, const, load, scatter, val
 
@@ -49,6 +49,63 @@ def test_what_others_read_in_float32_stays_exact():
     form = f32("half_div", X, X)
     assert misplaced(f32("add", cast(cast(form, "bf16"), "f32"), form)) == (form,)
     assert misplaced(form) == (form,)
+
+
+def test_quotients_by_a_sum_are_taken_from_its_inverse():
+    s = load("s", (), "f32")
+    body = f32("add", f32("div", X, s), cast(cast(f32("div", s, s), "bf16"), "f32"))
+    made = with_sum_forms(with_half_forms(body), {"s"})
+    assert [v.op for v in made.args] == ["div_by_sum", "cast"]
+    assert made.args[1].args[0].args[0] is f32("half_div_by_sum", s, s)
+    assert exact(made) is body and not misplaced(made, {"s"}) and len(misplaced(made)) == 2
+    assert with_sum_forms(made, {"s"}) is made and with_sum_forms(body, {"x"}) is body
+
+
+def test_quotients_by_other_numbers_stay():
+    s, wide = load("s", (), "f32"), load("s", (), "f64")
+    for body in (f32("div", s, X), f32("div", X, f32("exp", s)), val("div", wide, wide, dtype="f64")):
+        assert with_sum_forms(body, {"s"}) is body
+    assert misplaced(val("div_by_sum", wide, wide, dtype="f32"), {"s"})
+
+
+SOFTMAX = """// dialect: tiles 4
+target cuda 'sm_90' 'g++' threads 1
+graph(%x: f32[6, 8]) {
+  buffer %y: f32[6, 8]
+  launch kernel0(%b0, %b3) sets (%x, %y) i32 warps 4 {
+    grid rows (i0: 6) tile 8 x 8 warps 4 persistent weights (%b2) local (%b1, %b2) {
+      layout %b0: f32[6, 8]
+      layout %b3: f32[6, 8]
+      loop (r0: 8) {
+        %b1: f32[6] = max[i0: 6; r0: 8] load(%b0, i0, r0)
+      }
+      loop (r0: 8) {
+        %b2: f32[6] = sum[i0: 6; r0: 8] exp(sub(load(%b0, i0, r0), load(%b1, i0)))
+      }
+      loop (r0: 8) {
+        %b3: f32[6, 8] = map[i0: 6, r0: 8] div_by_sum(exp(sub(load(%b0, i0, r0), load(%b1, i0))), load(%b2, i0))
+      }
+    }
+  }
+  return (%y,)
+}
+"""
+
+
+def test_a_softmax_in_text_says_that_it_divides_by_the_inverse():
+    made = tiles.parse_ir(SOFTMAX)
+    tiles.verify(made)
+    assert tiles.print_ir(made) == SOFTMAX
+    assert " div(" in tiles.print_ir(tiles.expanded(made)) and "by_sum" not in tiles.print_ir(tiles.expanded(made))
+    x = torch.randn(6, 8)
+    torch.testing.assert_close(tiles.interpret(made, x)[0], x.softmax(1))
+
+
+@pytest.mark.parametrize("old, new", [("weights (%b2) ", ""), ("load(%b2, i0))\n", "load(%b1, i0))\n")])
+def test_a_quotient_by_a_number_without_inverse_is_refused(old, new):
+    assert old in SOFTMAX
+    with pytest.raises(VerifyError, match=r"T20.*div_by_sum"):
+        tiles.verify(tiles.parse_ir(SOFTMAX.replace(old, new)))
 
 
 TILES = """// dialect: tiles 4

@@ -12,10 +12,12 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_loops.ops import FLOATS, HALVES
 from intarsia_loops.program import Val
 
-__all__ = ["POINTED", "TYPES", "constant", "operation"]
+__all__ = ["BY_SUM", "POINTED", "TYPES", "constant", "inverse_name", "operation"]
 
 # cheaper forms, of `intarsia_loops.forms`
 _FORMS = {"half_div": "({0} / {1})", "half_gelu": "half_gelu({0})"}
+# those that also take the inverse of their second operand
+BY_SUM = {"div_by_sum": "quotient({0}, {1}, {2})", "half_div_by_sum": "({0} * {2})"}
 TYPES = {
     "f64": "tl.float64",
     "f32": "tl.float32",
@@ -130,6 +132,11 @@ def operation(v: Val, operands: list[str]) -> str:
         if v.op in table:
             return table[v.op].format(*operands)
     raise UnsupportedError(f"{v.op} on {own} has no Triton form", code="triton.op")
+
+
+def inverse_name(buffer: str) -> str:
+    """Return the name of one over a number of a row."""
+    return f"inverse_{buffer}"
 
 
 def constant(number: bool | int | float, dtype: str) -> str:

@@ -12,7 +12,7 @@ from intarsia_loops.launches import ExpSum, Loop, Shift, SquareSum
 from intarsia_loops.ops import identity_of
 from intarsia_loops.program import Nest
 from intarsia_triton.index import index_text
-from intarsia_triton.ops import TYPES, constant
+from intarsia_triton.ops import TYPES, constant, inverse_name
 from intarsia_triton.tile import Points, Tile
 from intarsia_triton.writer import INDENT, Writer, divides
 
@@ -323,8 +323,7 @@ class Rows(Writer):
         """Remember a row scalar, and store it when others want it."""
         self._scalars[step.out] = scalar
         if step.out in self.walk.weights and step.dtype == "f32":
-            self._inverses[step.out] = f"inverse_{step.out}"
-            lines.append(f"inverse_{step.out} = tl.div_rn(1.0, {scalar})")
+            lines.append(f"{inverse_name(step.out)} = tl.div_rn(1.0, {scalar})")
         if step.out not in self.given.local:
             tile = self._tile(self.row_points)
             tile.store(step.out, tuple(map(lift, step.axes)), scalar)

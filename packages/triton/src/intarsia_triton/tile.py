@@ -12,7 +12,7 @@ from intarsia_loops.program import Buffer, Val
 from intarsia_loops.rewrites import operands, postorder
 from intarsia_triton.demand import Wanted, wanted
 from intarsia_triton.index import index_text, needs_64_bits
-from intarsia_triton.ops import TYPES, constant, operation
+from intarsia_triton.ops import BY_SUM, TYPES, constant, inverse_name, operation
 
 __all__ = ["Points", "Tile"]
 
@@ -59,7 +59,6 @@ class Tile:
         pointers: Buffer -> name of its pointer; grows as buffers are touched.
         counter: Number of the next temporary; shared by the tiles of a kernel.
         policies: Buffer -> eviction policy of its loads and stores.
-        inverses: Buffer -> name of one over its row scalar, where that is exact enough to multiply with.
         alone: Only one body is written: what it loads at some points need not be loaded at the others.
     """
 
@@ -71,11 +70,10 @@ class Tile:
         pointers: dict[str, str],
         counter: list[int],
         policies: Mapping[str, str],
-        inverses: Mapping[str, str],
         *,
         alone: bool = False,
     ) -> None:
-        self._inverses, self._alone = inverses, alone
+        self._alone = alone
         self._wanted: Mapping[Val, Wanted] = {}
         self._buffers, self.points, self._scalars = buffers, points, scalars
         self._pointers, self._counter, self._policies = pointers, counter, policies
@@ -138,10 +136,8 @@ class Tile:
             return self._scalars[v.args[0]]
         if v.op in ("load", "gather"):
             return self._load(v)
-        if v.op in ("div", "half_div") and v.args[1].op == "load" and v.args[1].args[0] in self._inverses:
-            inverse = self._inverses[v.args[1].args[0]]
-            numbers = ", ".join(self._known[o] for o in operands(v))
-            return f"quotient({numbers}, {inverse})" if v.op == "div" else f"({self._known[v.args[0]]} * {inverse})"
+        if v.op in BY_SUM:
+            return BY_SUM[v.op].format(*(self._known[o] for o in operands(v)), inverse_name(v.args[1].args[0]))
         if v.op in _COMPARISONS and all(map(_is_short_index, v.args)) and any(a.args[0].axes() for a in v.args):
             return f"({self._index(v.args[0].args[0])} {_COMPARISONS[v.op]} {self._index(v.args[1].args[0])})"
         return operation(v, [self._known[o] for o in operands(v)])

@@ -36,7 +36,6 @@ class Writer:
         self._divides = any(divides_axes(e) for body in given.bodies() for v in postorder(body) for e in indices_of(v))
         self.policies: Mapping[str, str] = NOTHING
         self._scalars: dict[str, str] = {}
-        self._inverses: dict[str, str] = {}
         self.by_tile: frozenset[str] = frozenset()
         self.by_part: frozenset[Atom] = frozenset()
         made = [step for step in given.steps() if step.out not in given.local]
@@ -84,8 +83,7 @@ class Writer:
 
     def _tile(self, points: Points) -> Tile:
         return Tile(
-            self.buffers, points, self._scalars, self.pointers, self._counter, self.policies, self._inverses,
-            alone=self._alone,
+            self.buffers, points, self._scalars, self.pointers, self._counter, self.policies, alone=self._alone,
         )  # fmt: skip
 
     def _write(self, tile: Tile, step: Nest, value: str) -> None:

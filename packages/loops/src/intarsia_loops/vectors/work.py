@@ -15,7 +15,7 @@ HEAVY = MappingProxyType({
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "erf", "sin", "cos"), 12),
     **dict.fromkeys(("tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erfc"), 30),
     **dict.fromkeys(("atan2", "hypot", "pow", "fmod", "mod", "floordiv", "truncdiv"), 40),
-    **dict.fromkeys(("div", "sqrt", "rsqrt"), 6),
+    **dict.fromkeys(("div", "div_by_sum", "sqrt", "rsqrt"), 6),
     "gather": 8,
 })  # fmt: skip
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.addresses import product
-from intarsia_loops.forms import with_half_forms
+from intarsia_loops.forms import with_half_forms, with_sum_forms
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.launches import Blocks, Loop, Walk
-from intarsia_loops.program import Buffer, Kernel, Nest
+from intarsia_loops.program import Buffer, Kernel, Nest, Val
 from intarsia_loops.rewrites import at
 from intarsia_scheduler.grid.align import shift_of
 from intarsia_scheduler.grid.loops import (
@@ -42,14 +42,18 @@ def walk_of(kernel: Kernel, buffers: Mapping[str, Buffer], plan: KernelPlan) -> 
         InvalidArgumentError: `schedule.choice`: a choice isn't one of this kernel's.
     """
     made = _walk_of(kernel, buffers, plan)
-    return replace(made, loops=tuple(map(_with_half_forms, made.loops)))
+    return replace(made, loops=tuple(_with_forms(loop, made.weights) for loop in made.loops))
 
 
-def _with_half_forms(loop: Loop) -> Loop:
-    """Compute what is rounded to a half type in the cheaper forms."""
-    steps = tuple(replace(s, body=with_half_forms(s.body)) for s in loop.steps)
-    exponentials = [(with_half_forms(s.exponent), with_half_forms(s.shift)) for s in loop.sums]
-    squares = [(with_half_forms(q.value), with_half_forms(q.shift)) for q in loop.squares]
+def _with_forms(loop: Loop, sums: frozenset[str]) -> Loop:
+    """Compute in the cheaper forms what is rounded to a half type, and quotients by `sums`."""
+
+    def cheaper(body: Val) -> Val:
+        return with_sum_forms(with_half_forms(body), sums)
+
+    steps = tuple(replace(s, body=cheaper(s.body)) for s in loop.steps)
+    exponentials = [(cheaper(s.exponent), cheaper(s.shift)) for s in loop.sums]
+    squares = [(cheaper(q.value), cheaper(q.shift)) for q in loop.squares]
     return replace(
         loop,
         steps=steps,

@@ -12,7 +12,8 @@ T20: a step is over the rows, and what it walks is what its loop walks; a scan i
     exponentials is relative to a maximum, a sum of squares to a sum, that its own loop takes; tiles are aligned along
     one axis; what is had once for each part is an axis that its lanes share; what is searched for again is an
     extremum's position; inverses are of sums of exponentials.
-    A cheaper form (`intarsia_loops.forms`) is of f32, has its operands, and is read by one cast to a half type only.
+    A cheaper form (`intarsia_loops.forms`) is of f32 and has its operands; one of a half type is read by one cast to
+    such a type only, and a quotient by a sum is by one that has an inverse.
 T21: who counts walks rows, and asserts nothing; each program counts in one group, there is a group for each program of
     what is done last, and all of a group arrive; there is one set of buffers.
 """
@@ -90,8 +91,8 @@ def _walk(given: GridWalk, buffers: Mapping[str, Buffer], add: Add) -> None:
     _shape(given, add)
     for body in given.bodies():
         for part in body.args if body.op == "scatter" else (body,):
-            for form in misplaced(part):
-                add("T20", f"{form} isn't what one cast rounds to a half type", "")
+            for form in misplaced(part, walk.weights):
+                add("T20", f"{form} isn't what one cast rounds to a half type, or by no sum that has an inverse", "")
 
 
 def _names(given: GridWalk, add: Add) -> None:

@@ -8,8 +8,7 @@
 Rows and points are numbered through, so that a block of neighbours may be of several axes. The `parts` of a tile are
 positions of one lane. What a tile loads once for several steps is held in registers.
 
-Cheaper forms of what is rounded to half types are what they stand for. One thing has no meaning and isn't here: that a
-quotient by a sum is taken from the sum's inverse.
+Cheaper forms, of what is rounded to half types and of quotients by sums, are what they stand for.
 """
 
 from __future__ import annotations
