@@ -134,6 +134,37 @@ def test_what_torch_marks_of_its_own_is_compiled_as_before():
     torch._dynamo.reset()
 
 
+@pytest.mark.peer
+def test_what_users_mark_says_nothing_of_what_torch_marks():
+    """All marked functions share the code of their wrapper."""
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))  # marks `LBFGS.step`
+    calls = []
+
+    @torch.compiler.disable
+    def left_alone(x):
+        calls.append(helper(x))
+
+    def helper(x):
+        return x + 1
+
+    intarsia.compile(left_alone, options=RAISE)(torch.ones(2))
+    assert intarsia.stats().graphs == 0 and len(calls) == 1
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 3)).square().mean()
+        loss.backward()
+        return loss
+
+    intarsia.compile(optimizer.step, options=RAISE)(closure)
+    assert intarsia.stats().graphs >= 1 and intarsia.stats().fallbacks == 0
+    intarsia.compile(left_alone, options=RAISE)(torch.ones(2))
+    assert len(calls) == 2 and intarsia.stats().fallbacks == 0
+    torch._dynamo.reset()
+
+
 def test_scripted_functions_whose_class_is_patched(monkeypatch):
     """As torch's own test tools patch it, to profile calls."""
     scripted = torch.jit.script(doubled)

@@ -190,13 +190,14 @@ class Dispatcher:
             framehook.quiet(code)
             return None
         if self._config.skip_code(code):
-            # the wrapper around a function that is marked as not to be compiled is a library's
             marks = vars(frame.function)
-            deep = "_torchdynamo_disable" in marks and marks.get("_torchdynamo_disable_recursive", True)
-            if deep and (frame.function.__module__ or "").startswith("torch."):
-                return False  # marked by torch for its own compiler; the code is the same as of those that users mark
-            (framehook.quiet if deep else framehook.skip)(code)
-            return None
+            if "_torchdynamo_disable" not in marks:
+                framehook.skip(code)
+                return None
+            # a library's wrapper, whose code all marked functions share: what it means is theirs, and not the code's
+            deep = marks.get("_torchdynamo_disable_recursive", True)
+            by_torch = (frame.function.__module__ or "").startswith("torch.")  # for its own compiler
+            return ... if deep and not by_torch else False
         watcher = observer(tuple(frame.locals.values()))
         if watcher:  # it is shown what eager shows it
             self._outcomes.observed(code, watcher, asked_for=id(code) in self._roots)
