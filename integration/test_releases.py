@@ -81,22 +81,78 @@ def test_what_a_wheel_is_made_of_counts_as_source(repository):
     assert repository.missing() == []
 
 
-def test_on_main_a_fragment_since_the_last_tag_is_needed(repository, capsys):
-    assert releases.make_tags(repository.root) == 1  # fragments aren't in the changelog
-    assert "packages/a has fragments" in capsys.readouterr().out and not repository.git("tag")
-    for name in "ab":
-        (repository.root / f"packages/{name}/changes/+first.feature.md").unlink()
-        repository.write(name, "CHANGELOG.md", "## 0.1.0\n\n- It is there.\n")
-    (repository.root / "packages/a/changes").mkdir(exist_ok=True)
-    repository.write("a", "changes/.gitignore", "")
-    repository.write("b", "changes/.gitignore", "")
+def release(repository, *names):
+    """Write the changelog of a package's version, as towncrier does, and commit."""
+    for name in names:
+        _, version = releases.versions(repository.root)[name]
+        changelog = repository.root / f"packages/{name}/CHANGELOG.md"
+        for path in (repository.root / f"packages/{name}/changes").glob("*.md"):
+            path.unlink()
+        changelog.write_text(f"## {version} (2026-11-30)\n\n- It is there.\n\n{changelog.read_text()}")
+    repository.commit()
+    return repository.git("rev-parse", "HEAD").strip()
+
+
+def test_on_main_a_fragment_since_the_last_release_is_needed(repository, capsys):
+    assert releases.make_tags(repository.root) == 0 and not repository.git("tag")  # nothing is released
+    commit = release(repository, "a", "b")
+    repository.write("b", "README.md", "Words.\n")
     assert releases.make_tags(repository.root) == 1 and "aren't committed" in capsys.readouterr().out
     repository.commit()
     assert releases.make_tags(repository.root) == 0
     assert repository.git("tag").split() == ["intarsia-a-v0.1.0", "intarsia-b-v0.1.0"]
-    repository.write("b", "src/intarsia_b/__init__.py", "x = 2\n")
+    assert repository.git("rev-parse", "intarsia-a-v0.1.0^{commit}").strip() == commit
+    for tagged in (True, False):
+        assert repository.missing() == []
+        repository.write("b", "src/intarsia_b/__init__.py", f"x = {tagged}\n")
+        repository.commit()
+        assert repository.missing() == ["packages/b"]
+        repository.write("b", "src/intarsia_b/__init__.py", "x = 1\n")
+        repository.git("tag", "-d", *repository.git("tag").split())
+
+
+def test_a_released_package_gets_the_next_version_and_no_other_does(repository):
+    for name in "ab":
+        repository.write(name, f"src/intarsia_{name}/__init__.py", '\n__version__ = "0.1.0"\n')
+    release(repository, "a")
+    said = [releases.raise_version(repository.root, name) for name in "abab"]
+    assert said == ["a: 0.1.0 is released, its version is 0.1.1", "", "", ""]
+    assert releases.versions(repository.root) == {"a": ("intarsia-a", "0.1.1"), "b": ("intarsia-b", "0.1.0")}
+    assert '"0.1.1"' in (repository.root / "packages/a/src/intarsia_a/__init__.py").read_text()
+    assert repository.missing() == [], "another version alone tells users nothing"
+
+
+def test_fragments_become_a_section_of_the_changelog(repository):
+    pytest.importorskip("towncrier")
+    (repository.root / "packages/a/CHANGELOG.md").write_text("# Changelog\n\n<!-- towncrier release notes start -->\n")
+    assert releases.gather(repository.root, "a") == "a: 1 fragments are in the changelog of 0.1.0"
+    assert releases.released(repository.root, "a") == ["0.1.0"]
+    assert "- It is there." in (repository.root / "packages/a/CHANGELOG.md").read_text()
+    assert [path.name for path in (repository.root / "packages/a/changes").iterdir()] == [".gitignore"]
+    assert "released already" in releases.gather(repository.root, "a")
+
+
+def test_the_commit_of_a_version_is_found_without_its_tag(repository):
+    first = release(repository, "a")
+    repository.project("a", "0.1.1")
+    second = release(repository, "a")
+    repository.project("a", "0.1.2")
     repository.commit()
-    assert repository.missing() == ["packages/b"]
+    find = lambda version: releases.commit_of(repository.root, "a", version)
+    assert (find("0.1.0"), find("0.1.1"), find("0.1.2"), find("0.1")) == (first, second, None, None)
+    repository.git("tag", "-a", "intarsia-a-v0.1.0", f"{second}", "-m", "A tag")
+    assert find("0.1.0") == second, "a tag says it"
+
+
+def test_a_history_without_the_release_has_no_commit_of_it(repository):
+    """As where all of it became one commit: sources of another version aren't taken for those of the released one."""
+    release(repository, "a")
+    repository.project("a", "0.1.1")
+    repository.git("checkout", "-q", "--orphan", "flat")
+    repository.commit()
+    assert releases.commit_of(repository.root, "a", "0.1.0") is None
+    with pytest.raises(SystemExit, match=r"0\.1\.0 is in its changelog and neither its tag"):
+        sibling_versions.build(repository.root, "a", "0.1.0", repository.root)
 
 
 def test_fragments_have_a_kind(repository):
@@ -104,14 +160,25 @@ def test_fragments_have_a_kind(repository):
     assert repository.missing() == ["packages/a/changes/+second.bugfix.md"]
 
 
-def test_tagged_versions_in_a_range_are_built_and_others_are_not(repository):
+def test_released_versions_in_a_range_are_built_and_others_are_not(repository):
     for version in ("0.1.0", "0.1.1", "0.2.0", "0.1.2"):
         repository.project("a", version)
-        repository.commit()
-        repository.git("tag", f"intarsia-a-v{version}")
-    repository.git("tag", "intarsia-b-v0.1.1")  # nobody needs b
-    repository.git("tag", "something-else")
-    assert sibling_versions.allowed_tags(repository.root) == ["intarsia-a-v0.1.0", "intarsia-a-v0.1.1"]
+        release(repository, "a")
+    release(repository, "b")  # nobody needs b
+    repository.project("b", "0.1.1", "intarsia-a>=0.1,<0.2")
+    assert sibling_versions.allowed_versions(repository.root) == [("a", "0.1.0"), ("a", "0.1.1")]
+
+
+def test_the_wheel_of_a_released_version_has_its_sources(repository, tmp_path_factory):
+    repository.write("a", "src/intarsia_a/__init__.py", "x = 'old'\n")
+    first = release(repository, "a")
+    repository.project("a", "0.1.1")
+    repository.write("a", "src/intarsia_a/__init__.py", "x = 'new'\n")
+    repository.commit()
+    folder = tmp_path_factory.mktemp("wheels")
+    assert sibling_versions.build(repository.root, "a", "0.1.0", folder) == first
+    with zipfile.ZipFile(folder / "intarsia_a-0.1.0-py3-none-any.whl") as archive:
+        assert archive.read("intarsia_a/__init__.py") == b"x = 'old'\n"
 
 
 def wheel(folder, name, version, *needs):

@@ -1,9 +1,14 @@
-"""What a release needs of the repository: a fragment for each changed package, and a tag for each version.
+"""What a release needs of the repository: fragments in changelogs, raised versions, a commit and a tag for each.
+
+A version is released by the commit that puts its heading into the package's changelog; after it the package has the
+next version, which isn't released yet. So what a version was made of is found without its tag, too.
 
 `python tools/releases.py changes [--base REF]` demands a fragment in `packages/P/changes` for each package whose
-sources changed: since `REF`; without it, on a branch, since it left `main`, and on `main` since the package's last tag.
-`python tools/releases.py tags [--make]` lists the tags that the versions of now should have, and makes those that are
-missing, here and nowhere else. docs/releasing.md has both in their place.
+sources changed: since `REF`; without it, on a branch, since it left `main`, and on `main` since its last version.
+`python tools/releases.py gather [P ...]` makes the fragments a section of the changelog, with towncrier.
+`python tools/releases.py raise [P ...]` gives each package whose version is released the next one.
+`python tools/releases.py tags [--make]` lists the tag and the commit of each released version, and makes the tags that
+are missing, here and nowhere else. docs/releasing.md has all of it in its place.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import argparse
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = ("breaking", "feature", "fix")
 FRAGMENT = re.compile(rf"[^/]+\.({'|'.join(KINDS)})(\.\d+)?\.md")
+HEADING = re.compile(r"^## (\d[\w.]*)\b", re.MULTILINE)
+VERSION_LINE = re.compile(r"^__version__ = .*$", re.MULTILINE)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,12 +36,18 @@ def main(arguments: list[str] | None = None) -> int:
     changes.add_argument("--base", help="a commit, branch or tag")
     tags = commands.add_parser("tags")
     tags.add_argument("--make", action="store_true")
+    for name in ("gather", "raise"):
+        commands.add_parser(name).add_argument("packages", nargs="*", help="folders of packages; all of them if none")
     given = parser.parse_args(arguments)
     if given.command == "changes":
         found = list(missing_fragments(given.root, given.base))
         print("\n".join(found) or "changes: every changed package has a fragment")
         return 1 if found else 0
-    return make_tags(given.root) if given.make else list_tags(given.root)
+    if given.command == "tags":
+        return make_tags(given.root) if given.make else list_tags(given.root)
+    step = gather if given.command == "gather" else raise_version
+    print("\n".join(filter(None, (step(given.root, name) for name in given.packages or versions(given.root)))))
+    return 0
 
 
 # ---- fragments -------------------------------------------------------------------------------------------------
@@ -47,12 +61,10 @@ def missing_fragments(root: Path, base: str | None = None) -> Iterator[str]:
         for path in sorted((root / folder / "changes").glob("*.md")):
             if not FRAGMENT.fullmatch(path.name):
                 yield f"{folder}/changes/{path.name}: a fragment is called NAME.KIND.md, the kind {' or '.join(KINDS)}"
-        since = common or last_tag(root, name)
+        since = common or last_release(root, name)
         changed = changed_since(root, since, folder)
-        sources = [path for path in changed if path.startswith(f"{folder}/src/")]
-        sources += [
-            path for path in changed if path == f"{folder}/pyproject.toml" and ships_otherwise(root, since, path)
-        ]
+        shipped = [p for p in changed if p.startswith(f"{folder}/src/") or p == f"{folder}/pyproject.toml"]
+        sources = [path for path in shipped if ships_otherwise(root, since, path)]
         told = [p for p in changed if is_told(p, folder)]
         if sources and not told:
             yield (
@@ -68,15 +80,19 @@ def is_told(path: str, folder: str) -> bool:
 
 
 def ships_otherwise(root: Path, since: str | None, path: str) -> bool:
-    """Tell whether what a wheel is made of differs between a commit's pyproject and that of now."""
+    """Tell whether what a wheel is made of differs between a commit's file and that of now, its version apart."""
+    if not path.endswith(("/pyproject.toml", "/__init__.py")):
+        return True
     before = subprocess.run(["git", "show", f"{since}:{path}"], cwd=root, capture_output=True, text=True)
-    return bool(before.returncode) or shipped(before.stdout) != shipped((root / path).read_text("utf-8"))
+    part = in_a_wheel if path.endswith(".toml") else lambda text: VERSION_LINE.sub("", text)
+    return bool(before.returncode) or part(before.stdout) != part((root / path).read_text("utf-8"))
 
 
-def shipped(pyproject: str) -> tuple[object, ...]:
-    """Return the tables of a pyproject that say what is in a wheel."""
+def in_a_wheel(pyproject: str) -> tuple[object, ...]:
+    """Return the tables of a pyproject that say what is in a wheel, without the version."""
     read = tomllib.loads(pyproject)
-    return read.get("project"), read.get("build-system"), read.get("tool", {}).get("setuptools")
+    project = {key: value for key, value in read.get("project", {}).items() if key != "version"}
+    return project, read.get("build-system"), read.get("tool", {}).get("setuptools")
 
 
 def branch_point(root: Path) -> str | None:
@@ -114,39 +130,96 @@ def tag_of(distribution: str, version: str) -> str:
     return f"{distribution}-v{version}"
 
 
-def last_tag(root: Path, name: str) -> str | None:
-    """Return the last tag of a package that HEAD has behind it."""
-    distribution = versions(root)[name][0]
-    how = ("git", "describe", "--tags", "--abbrev=0", "--match", tag_of(distribution, "[0-9]*"))
-    found = subprocess.run(how, cwd=root, capture_output=True, text=True)
-    return found.stdout.strip() or None
+def released(root: Path, name: str) -> list[str]:
+    """Return the versions in the changelog of a package, the newest first."""
+    changelog = root / "packages" / name / "CHANGELOG.md"
+    return HEADING.findall(changelog.read_text("utf-8")) if changelog.exists() else []
+
+
+def commit_of(root: Path, name: str, version: str) -> str | None:
+    """Return the commit that a version is made of: its tag's, else the one that put it into the changelog.
+
+    None where the history doesn't reach back to it, or has it with sources of another version.
+    """
+    known = ("git", "rev-parse", "-q", "--verify", f"{tag_of(versions(root)[name][0], version)}^{{commit}}")
+    if tagged := subprocess.run(known, cwd=root, capture_output=True, text=True).stdout.strip():
+        return tagged
+    path = f"packages/{name}/CHANGELOG.md"
+    with_heading = git(root, "log", "--format=%H", f"-G^## {re.escape(version)}( |$)", "--", path).split()
+    if not with_heading:
+        return None
+    before = git(root, "show", f"{with_heading[-1]}:packages/{name}/pyproject.toml")
+    return with_heading[-1] if tomllib.loads(before)["project"]["version"] == version else None
+
+
+def last_release(root: Path, name: str) -> str | None:
+    """Return the commit of the last released version of a package that HEAD has behind it."""
+    return next(filter(None, (commit_of(root, name, version) for version in released(root, name))), None)
 
 
 def list_tags(root: Path) -> int:
-    """Print each tag, and whether it is there."""
+    """Print each released version's tag, and whether it and the commit that it should be at are there."""
     there = set(git(root, "tag").splitlines())
-    for distribution, version in versions(root).values():
-        tag = tag_of(distribution, version)
-        print(f"{tag}  {'is there' if tag in there else 'missing'}")
+    for name, (distribution, _) in versions(root).items():
+        for version in released(root, name):
+            commit, tag = commit_of(root, name, version) or "no commit", tag_of(distribution, version)
+            print(f"{tag}  {'is there' if tag in there else 'missing'}, {commit[:12]}")
     return 0
 
 
 def make_tags(root: Path) -> int:
-    """Make the tags that are missing; a version whose fragments aren't in its changelog yet is no release."""
+    """Tag the commit of each released version that has no tag."""
     if git(root, "status", "--porcelain"):
         print("tags: there are changes that aren't committed")
         return 1
-    there, unready, made = set(git(root, "tag").splitlines()), [], []
-    for name, (distribution, version) in versions(root).items():
-        if (tag := tag_of(distribution, version)) in there:
-            continue
-        if any(FRAGMENT.fullmatch(path.name) for path in (root / "packages" / name / "changes").iterdir()):
-            unready.append(f"tags: packages/{name} has fragments that aren't in its CHANGELOG.md: docs/releasing.md")
-            continue
-        git(root, "tag", "-a", tag, "-m", f"{distribution} {version}")
-        made.append(f"tags: made {tag}")
-    print("\n".join([*made, *unready]) or "tags: all are there")
-    return 1 if unready else 0
+    there, lost, made = set(git(root, "tag").splitlines()), [], []
+    for name, (distribution, _) in versions(root).items():
+        for version in released(root, name):
+            if (tag := tag_of(distribution, version)) in there:
+                continue
+            if (commit := commit_of(root, name, version)) is None:
+                lost.append(f"tags: no commit of {tag} is in this history")
+                continue
+            git(root, "tag", "-a", tag, commit, "-m", f"{distribution} {version}")
+            made.append(f"tags: made {tag}")
+    print("\n".join([*made, *lost]) or "tags: all are there")
+    return 1 if lost else 0
+
+
+# ---- versions --------------------------------------------------------------------------------------------------
+
+
+def gather(root: Path, name: str) -> str:
+    """Make the fragments of a package the section of its version in its changelog; return what was done."""
+    folder, version = root / "packages" / name, versions(root)[name][1]
+    if version in released(root, name):
+        return f"{folder.name}: {version} is released already; raise its version first"
+    fragments = [path for path in sorted((folder / "changes").iterdir()) if FRAGMENT.fullmatch(path.name)]
+    if not fragments:
+        return ""
+    config = Path(__file__).with_name("towncrier.toml")
+    how = (sys.executable, "-m", "towncrier", "build", "--config", str(config), "--dir", str(folder), "--yes")
+    subprocess.run([*how, "--version", version], cwd=root, check=True, capture_output=True)
+    (folder / "changes").mkdir(exist_ok=True)
+    (folder / "changes" / ".gitignore").write_text("!.gitignore\n", encoding="utf-8")
+    return f"{folder.name}: {len(fragments)} fragments are in the changelog of {version}"
+
+
+def raise_version(root: Path, name: str) -> str:
+    """Give a package whose version is released the next one; return what was done."""
+    folder, (distribution, version) = root / "packages" / name, versions(root)[name]
+    if version not in released(root, name):
+        return ""
+    major, minor, patch = version.split(".")
+    following = f"{major}.{minor}.{int(patch) + 1}"
+    module = folder / "src" / distribution.replace("-", "_") / "__init__.py"
+    for path, line in ((folder / "pyproject.toml", "version"), (module, "__version__")):
+        text = path.read_text("utf-8")
+        if text.count(f'\n{line} = "{version}"\n') != 1:
+            raise SystemExit(f'{path}: no line, or several, {line} = "{version}"')
+        text = text.replace(f'\n{line} = "{version}"\n', f'\n{line} = "{following}"\n')
+        path.write_text(text, encoding="utf-8")
+    return f"{folder.name}: {version} is released, its version is {following}"
 
 
 def git(root: Path, *arguments: str) -> str:

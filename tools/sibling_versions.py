@@ -1,9 +1,9 @@
-"""Versions of siblings that a package may meet: wheels of tagged ones, and the oldest that all ranges allow.
+"""Versions of siblings that a package may meet: wheels of released ones, and the oldest that all ranges allow.
 
-`python tools/sibling_versions.py wheels FOLDER` adds to the wheels of now in `FOLDER` those of each tagged version
-that a range of a sibling still allows, built from its tag. `python tools/sibling_versions.py oldest FOLDER PACKAGE`
-prints constraints for pip and uv: of each of our packages that `PACKAGE` needs, the oldest in `FOLDER` that the ranges
-of all of them allow.
+`python tools/sibling_versions.py wheels FOLDER` adds to the wheels of now in `FOLDER` those of each released version
+that a range of a sibling still allows, built from its commit (`releases.commit_of`).
+`python tools/sibling_versions.py oldest FOLDER PACKAGE` prints constraints for pip and uv: of each of our packages that
+`PACKAGE` needs, the oldest in `FOLDER` that the ranges of all of them allow.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
+sys.path.insert(0, str(Path(__file__).parent))
+import releases
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
     match arguments:
         case ["wheels", folder]:
-            for tag in allowed_tags(root):
-                build(root, tag, Path(folder))
-                print(f"siblings: a wheel of {tag}")
+            for name, version in allowed_versions(root):
+                commit = build(root, name, version, Path(folder))
+                print(f"siblings: a wheel of {name} {version}, from {commit[:12]}")
         case ["oldest", folder, package]:
             print("\n".join(oldest(Path(folder), package)))
         case _:
@@ -38,33 +41,37 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     return 0
 
 
-def allowed_tags(root: Path) -> list[str]:
-    """Return the tags of versions other than those of now that some package of now may be installed with."""
+def allowed_versions(root: Path) -> list[tuple[str, str]]:
+    """Return the folder and the version of each release, those of now left out, that some package may meet."""
     projects = [tomllib.loads(path.read_text("utf-8"))["project"] for path in root.glob("packages/*/pyproject.toml")]
-    now = {project["name"]: Version(project["version"]) for project in projects}
     ranges: dict[str, list[SpecifierSet]] = {}
     for project in projects:
         for requirement in map(Requirement, project["dependencies"]):
             ranges.setdefault(requirement.name, []).append(requirement.specifier)
-    listed = subprocess.run(["git", "tag"], cwd=root, check=True, capture_output=True, text=True).stdout.split()
-    found = []
-    for tag in listed:
-        name, _, version = tag.rpartition("-v")
-        if name in now and now[name] != Version(version) and any(version in r for r in ranges.get(name, ())):
-            found.append(tag)
-    return found
+    return [
+        (name, version)
+        for name, (distribution, now) in releases.versions(root).items()
+        for version in reversed(releases.released(root, name))
+        if Version(version) != Version(now) and any(version in allowed for allowed in ranges.get(distribution, ()))
+    ]
 
 
-def build(root: Path, tag: str, folder: Path) -> None:
-    """Build the wheel of a tagged version into a folder."""
-    package = tag.rpartition("-v")[0].removeprefix("intarsia-").replace("intarsia", "pipeline")
+def build(root: Path, name: str, version: str, folder: Path) -> str:
+    """Build the wheel of a released version into a folder; return the commit that it is made of."""
+    commit = releases.commit_of(root, name, version)
+    if commit is None:
+        raise SystemExit(
+            f"packages/{name}: {version} is in its changelog and neither its tag nor the commit that wrote it there is "
+            "in this history: fetch the tags or the whole history, or raise the ranges of its siblings above it"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         archive = subprocess.run(
-            ["git", "archive", tag, f"packages/{package}"], cwd=root, check=True, capture_output=True
+            ["git", "archive", commit, f"packages/{name}"], cwd=root, check=True, capture_output=True
         )
         subprocess.run(["tar", "x"], cwd=scratch, check=True, input=archive.stdout)
         how = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder))
-        subprocess.run([*how, f"{scratch}/packages/{package}"], check=True)
+        subprocess.run([*how, f"{scratch}/packages/{name}"], check=True)
+    return commit
 
 
 def oldest(folder: Path, package: str) -> list[str]:
