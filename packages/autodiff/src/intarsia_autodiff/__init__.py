@@ -35,4 +35,4 @@ __all__ = [
     "partition_problem",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"

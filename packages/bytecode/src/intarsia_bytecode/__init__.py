@@ -35,7 +35,7 @@ from intarsia_bytecode.stack import entries
 from intarsia_bytecode.stopping import Rest, Stop, native_code, rest_of, stack_prefix
 from intarsia_bytecode.writer import Loader, Writer, parameters
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 __all__ = [
     "Decoded",
     "Handler",

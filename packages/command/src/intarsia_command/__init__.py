@@ -19,7 +19,7 @@ from intarsia_command.opt import apply_passes
 from intarsia_command.outcomes import Outcome, differences, outcome_of
 from intarsia_command.programs import Program, load
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 __all__ = [
     "Exit",

@@ -32,7 +32,7 @@ from intarsia_dispatch.reports import FallbackWarning, describe_frame, describe_
 from intarsia_dispatch.skipping import code_under, debugger_active
 from intarsia_dispatch.stats import Counters, DispatchStats, difference
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 __all__ = [
     "BuildGuards",
     "CaptureFrame",

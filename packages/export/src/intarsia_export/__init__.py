@@ -17,5 +17,5 @@ from intarsia_export.contents import Artefact, MadeOn, Variant, read
 from intarsia_export.dims import Dim
 from intarsia_export.loading import Program, load, program_of
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 __all__ = ["Artefact", "Dim", "MadeOn", "Program", "Variant", "load", "program_of", "read"]

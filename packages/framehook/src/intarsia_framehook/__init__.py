@@ -63,7 +63,7 @@ __all__ = [  # noqa: RUF022  (plain order)
     "set_callback",
     "skip",
 ]
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 
 def __getattr__(name: str) -> Any:

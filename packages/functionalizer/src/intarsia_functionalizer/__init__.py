@@ -22,4 +22,4 @@ from intarsia_functionalizer.to_aten import to_aten
 
 __all__ = ["default_decompositions", "functionalize", "to_aten"]
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"

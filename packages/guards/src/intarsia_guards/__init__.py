@@ -17,6 +17,6 @@ Example:
 from intarsia_guards.explain import GuardFailure
 from intarsia_guards.sets import FrameCheck, GuardSet, build_guards
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 __all__ = ["FrameCheck", "GuardFailure", "GuardSet", "build_guards"]

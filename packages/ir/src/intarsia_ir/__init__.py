@@ -65,7 +65,7 @@ from intarsia_ir.records import (
 )
 from intarsia_ir.values import Captured, Functional, Half, Partition, Recorded
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 __all__ = [
     "AliasOfInput",

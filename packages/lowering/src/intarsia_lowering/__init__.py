@@ -21,4 +21,4 @@ from intarsia_lowering.graphs import coverage, lower
 
 __all__ = ["coverage", "lower"]
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"

@@ -58,4 +58,4 @@ __all__ = [
     "stats",
     "substitute_in_graph",
 ]
-__version__ = "0.1.0"
+__version__ = "0.1.1"

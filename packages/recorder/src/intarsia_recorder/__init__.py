@@ -47,4 +47,4 @@ __all__ = [
     "statistics_of_parameters",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"

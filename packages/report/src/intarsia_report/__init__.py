@@ -21,7 +21,7 @@ from intarsia_report.trace import trace
 from intarsia_report.tracing import traced_in
 from intarsia_report.watching import GraphWatch, Watching
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 __all__ = [
     "Collective",

@@ -38,7 +38,7 @@ from intarsia_rewrites.select_masked_writes import select_masked_writes
 from intarsia_rewrites.split_convolution_bias import split_convolution_bias
 from intarsia_rewrites.split_linear_bias import split_linear_bias
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 # what a compiler runs, in order: on FX(torch), so that autograd sees it; then on FX(aten), pure
 BEFORE_AUTOGRAD = (select_masked_writes, recognise_attention, drop_full_masks, lay_out_masks)

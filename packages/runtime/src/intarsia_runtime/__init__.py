@@ -38,7 +38,7 @@ from intarsia_runtime.target import convolved_by_matrix_units, detect_target, na
 from intarsia_runtime.training import with_backward
 from intarsia_runtime.triton_build import prepare
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 __all__ = [
     "Cache",

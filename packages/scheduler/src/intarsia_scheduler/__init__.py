@@ -29,7 +29,7 @@ from intarsia_scheduler.schedule import KernelForm, Scheduled, apply, arrange, f
 from intarsia_scheduler.simple import Simple
 from intarsia_scheduler.usage import Held, held
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 __all__ = [
     "CHOICES",

@@ -22,7 +22,7 @@ from intarsia_study.prices import WalkPrices, fitted_prices, walks_of_json
 from intarsia_study.programs import StudyProgram, programs_of
 from intarsia_study.walks import Walked, walk_counts, walked_us
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 __all__ = [
     "Counterfactual",

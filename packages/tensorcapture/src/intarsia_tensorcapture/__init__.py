@@ -16,5 +16,5 @@ Example:
 from intarsia_tensorcapture.capturing import capture, capture_frame
 from intarsia_tensorcapture.marks import allow_in_graph, substitute_in_graph
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 __all__ = ["allow_in_graph", "capture", "capture_frame", "substitute_in_graph"]

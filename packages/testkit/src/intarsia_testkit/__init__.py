@@ -24,6 +24,6 @@ Example:
     >>> check_golden("hello\\n", path)
 """
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 __all__ = ["__version__"]

@@ -22,4 +22,4 @@ Example:
 from intarsia_triton.unit import emit_unit
 
 __all__ = ["emit_unit"]
-__version__ = "0.1.0"
+__version__ = "0.1.1"

@@ -20,7 +20,7 @@ from intarsia_tuner.timing import times_of
 from intarsia_tuner.tuned import Tuned
 from intarsia_tuner.tuner import Tuner, missing, table_path
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 __all__ = [
     "Clock",
