@@ -97,10 +97,15 @@ def test_every_level_is_found_by_search(opened, told):
             assert found, (number, stage.name)
 
 
-def test_a_match_in_something_folded_is_shown(opened):
+def stage_of(told, name):
+    """Id of a stage of the first graph."""
+    return next(f"g0-s{at}" for at, stage in enumerate(told.graphs[0].stages) if stage.name == name)
+
+
+def test_a_match_in_something_folded_is_shown(opened, told):
     opened.fill("#query", "// level: Kernels")
     until(opened, "state.query === '// level: Kernels'")
-    assert not opened.locator("#g0-s12").evaluate("e => e.open")
+    assert not opened.locator(f"#{stage_of(told, 'fuse')}").evaluate("e => e.open")
     opened.click("form button[type=submit]")
     assert opened.inner_text("#count").startswith("1 of ")
     assert opened.locator("details.stage[open] .ir", has_text="// level: Kernels").first.is_visible()
@@ -114,16 +119,17 @@ def test_links_lead_to_what_is_folded(opened, told):
     assert told.graphs[0].details[0].source.splitlines()[0] in kernel.inner_text()
 
 
-def test_a_name_is_followed_through_the_levels(opened):
-    opened.evaluate("location.hash = '#g0-s11'")  # lower
-    until(opened, "document.querySelector('#g0-s11').open")
-    name = opened.evaluate("""
-        [...document.querySelectorAll("#g0-s11 [data-n]")].find(
+def test_a_name_is_followed_through_the_levels(opened, told):
+    lower = stage_of(told, "lower")
+    opened.evaluate(f"location.hash = '#{lower}'")
+    until(opened, f"document.querySelector('#{lower}').open")
+    name = opened.evaluate(f"""
+        [...document.querySelectorAll("#{lower} [data-n]")].find(
             (e) => e.dataset.o !== "" && !e.textContent.startsWith("graph")).dataset.n
     """)
     spot = opened.evaluate(
-        """name => {
-          const line = document.querySelector(`#g0-s11 [data-n="${name}"]`);
+        """([name, lower]) => {
+          const line = document.querySelector(`#${lower} [data-n="${name}"]`);
           line.scrollIntoView({ block: "center" });
           const text = document.createTreeWalker(line, NodeFilter.SHOW_TEXT).nextNode();
           const range = new Range();
@@ -132,7 +138,7 @@ def test_a_name_is_followed_through_the_levels(opened):
           const box = range.getBoundingClientRect();
           return [box.x + box.width / 2, box.y + box.height / 2];
         }""",
-        name,
+        [name, lower],
     )
     opened.mouse.click(*spot)
     panel = opened.locator("#panel")
@@ -142,6 +148,110 @@ def test_a_name_is_followed_through_the_levels(opened):
     assert overflow(opened) <= 0
     panel.locator("a").first.click()
     until(opened, "location.hash.startsWith('#u')")
+
+
+def drawn(opened, drawing):
+    """Open a drawing; return its boxes as (line, labels, class), and how many arrows it has."""
+    drawing.locator("summary").click()
+    until(opened, "id => document.querySelector(`[data-of='${id}'] svg`) !== null", drawing.get_attribute("data-of"))
+    return drawing.evaluate("""e => [
+      [...e.querySelectorAll("svg a")].map((a) => [
+        a.getAttribute("href"), [...a.querySelectorAll("text")].map((t) => t.textContent), a.getAttribute("class")]),
+      e.querySelectorAll("svg > path").length]""")
+
+
+def test_kernels_are_coloured_over_their_graph_with_what_they_cost(opened, told):
+    drawing = opened.locator("#g0 > details.drawing").first
+    boxes, n_arrows = drawn(opened, drawing)
+    made = [name for detail in told.graphs[0].details if detail.program == 0 for name in detail.buffers]
+    shown = {labels[0]: (labels[-1], kind) for _, labels, kind in boxes}
+    for number, detail in enumerate(told.graphs[0].details):
+        for name in detail.buffers if detail.program == 0 else ():
+            label = f"%{name}" if len(name) < 34 else f"%{name[:32]}\u2026"
+            assert shown[label] == (f"kernel 0.{number}", f"k{number % 8}")
+    assert len(boxes) >= len(made) and n_arrows >= len(made)
+    assert not any(labels[0].startswith("%b1") for _, labels, _ in boxes), "launches beside the graph are drawn"
+    costs = drawing.locator("ul").inner_text()
+    assert f"{told.graphs[0].kernels[0].bytes_read / 1024:,.1f} KB read" in costs
+    assert f"{told.graphs[0].details[0].predicted_us:.2f} µs predicted" in costs
+    assert overflow(opened) <= 0
+    spots = drawing.evaluate("""e => [...e.querySelectorAll("svg rect")].map((r) => r.getBoundingClientRect()).map(
+      (b) => [b.x, b.y, b.right, b.bottom])""")
+    apart = [a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1] for a in spots for b in spots if a is not b]
+    assert all(apart), "boxes lie over each other"
+
+
+def test_each_level_has_a_drawing_whose_arrows_are_those_of_its_text(opened, told):
+    for name in ("captured", "functionalize", "lower", "fuse"):
+        stage = "g0-captured" if name == "captured" else stage_of(told, name)
+        opened.evaluate(f"document.getElementById('{stage}').open = true")
+        drawing = opened.locator(f"#{stage} details.drawing").first
+        boxes, n_arrows = drawn(opened, drawing)
+        expected = drawing.evaluate("""e => [...document.getElementById(e.dataset.of).querySelectorAll("[data-u]")].map(
+          (line) => line.dataset.u.split(" ").filter(Boolean).length)""")
+        assert len(boxes) == len(expected) > 2 and n_arrows == sum(expected) > 2
+        assert overflow(opened) <= 0
+
+
+def test_a_box_leads_to_the_users_line_and_the_text_of_each_level(opened):
+    drawing = opened.locator("#g0 > details.drawing").first
+    boxes, _ = drawn(opened, drawing)
+    line, labels, _ = next(box for box in boxes if len(box[1]) == 3)
+    drawing.locator(f'svg a[href="{line}"]').dispatch_event("click")
+    panel = opened.locator("#panel")
+    assert panel.is_visible() and labels[0].rstrip("\u2026") in panel.inner_text()
+    listed = panel.locator("a")
+    assert listed.all_inner_texts()[0].startswith("your line ")
+    assert line in listed.evaluate_all("found => found.map((a) => a.getAttribute('href'))")
+
+
+def test_a_long_program_is_drawn_in_parts_and_says_so(chromium, tmp_path):
+    def long(x):
+        for _ in range(250):
+            x = torch.sin(x) @ x
+        return x
+
+    intarsia.explain(long, backend="loops")(torch.eye(3)).html(tmp_path / "long.html")
+    opened = chromium.new_page()
+    opened.goto((tmp_path / "long.html").as_uri())
+    opened.evaluate("document.getElementById('g0-captured').open = true")
+    drawing = opened.locator("#g0-captured details.drawing")
+    boxes, _ = drawn(opened, drawing)
+    assert len(boxes) == 200 and "1 to 200 of 502 boxes" in drawing.inner_text()
+    drawing.get_by_role("button", name="Next").click()
+    drawing.get_by_role("button", name="Next").click()
+    assert "401 to 502 of 502 boxes" in drawing.inner_text() and drawing.locator("svg a").count() == 102
+    assert drawing.get_by_role("button", name="Next").is_disabled()
+    opened.close()
+
+
+def test_sources_have_colours_and_numbers_and_stay_whole_for_a_search(opened, told):
+    kernel = opened.locator("details.kernel").first
+    kernel.evaluate("e => { e.open = true; e.scrollIntoView(); }")
+    until(opened, "CSS.highlights.has('word') && CSS.highlights.has('number')")
+    source = told.graphs[0].details[0].source
+    assert kernel.locator(".numbers").inner_text().split() == [str(n + 1) for n in range(source.count("\n") + 1)]
+    until(
+        opened,
+        """() => [...CSS.highlights.get("word")].some(
+      (range) => range.startContainer.parentElement.closest("details.kernel .code") !== null)""",
+    )
+    words = opened.evaluate("""() => [...CSS.highlights.get("word")].filter(
+      (range) => range.startContainer.parentElement.closest("details.kernel .code") !== null).map(
+      (range) => range.startContainer.data.slice(range.startOffset, range.endOffset))""")
+    assert {"static", "void"} <= set(words) and all(word in source for word in words)
+    wanted = source.splitlines()[0]
+    opened.fill("#query", wanted)
+    until(opened, "wanted => state.query === wanted && state.matches.length > 0", wanted)
+
+
+def test_the_users_lines_are_coloured(opened):
+    opened.locator("#lines").scroll_into_view_if_needed()
+    until(opened, "CSS.highlights.has('word')")
+    words = opened.evaluate("""() => [...CSS.highlights.get("word")].filter(
+      (range) => range.startContainer.parentElement.closest("#lines") !== null).map(
+      (range) => range.startContainer.data.slice(range.startOffset, range.endOffset))""")
+    assert "return" in words
 
 
 def test_a_name_with_a_script_in_it_runs_nothing(chromium, told, tmp_path):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from importlib import resources
 
 import pytest
 from report_values import explained
@@ -10,6 +13,7 @@ from report_values import explained
 from intarsia_cpp import emit_unit
 from intarsia_dispatch import DispatchStats
 from intarsia_report import Explanation, joined, page
+from intarsia_report.libraries import digest_of, libraries, own_scripts
 from intarsia_report.timeline import bars_of
 from intarsia_testkit.pages import read_page
 
@@ -31,7 +35,50 @@ def test_every_link_leads_somewhere_and_nothing_is_loaded(told):
     assert not found.unbalanced and not found.loads
     assert len(found.ids) == len(set(found.ids))
     assert found.links and all(link.startswith("#") and link[1:] in found.ids for link in found.links)
-    assert len(found.scripts) == 1 and "iframe" not in found.tags
+    assert "iframe" not in found.tags
+
+
+def test_each_script_may_run_by_its_digest_and_is_one_of_ours_or_a_librarys(told):
+    text = page(told, line_of=line_of)
+    allowed = re.search(r"script-src((?: 'sha256-[^']+')+);", text)[1].split()
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)  # as a browser hashes them: whole
+    assert allowed == [f"'sha256-{digest_of(script)}'" for script in scripts]
+    assert scripts == [*(library.script for library in libraries()), *own_scripts()]
+    # what a browser would read otherwise than it is written, or look for elsewhere
+    for script in scripts:
+        assert not any(mark in script for mark in ("</script", "\0", "\r", "sourceMappingURL"))
+        assert re.search(r"<!--(?:(?!-->).)*<script", script, re.DOTALL) is None
+
+
+def test_libraries_are_those_that_their_list_says_and_their_licences_go_along(told):
+    folder = resources.files("intarsia_report") / "vendored"
+    rows = json.loads((folder / "libraries.json").read_text(encoding="utf-8"))
+    shown = read_page(page(told, line_of=line_of)).text
+    for row, library in zip(rows, libraries(), strict=True):
+        whole = (folder / row["folder"] / row["file"]).read_bytes()
+        assert hashlib.sha256(whole).hexdigest() == row["sha256"], "a library isn't as its authors made it"
+        assert library.licence_text in shown and f"{library.name} {library.version}" in shown
+        assert "Copyright" in library.licence_text
+
+
+def test_programs_have_drawings_and_the_one_of_the_kernels_is_at_the_graph(told):
+    text = page(told, line_of=line_of)
+    found = read_page(text)
+    drawn = re.findall(r'<details class="drawing" data-of="([^"]+)"', text)
+    assert set(drawn) <= set(found.ids) and drawn[0] == "g0-s2-p0"
+    assert "Drawing of the graph, coloured by kernel" in text
+    assert set(drawn) == set(re.findall(r'<section class="program" id="([^"]+)"', text))
+    kernel, detail = told.graphs[0].kernels[0], told.graphs[0].details[0]
+    cost = f"{kernel.bytes_read / 1024:,.1f} KB read, {kernel.bytes_written / 1024:,.1f} KB written"
+    assert f'data-label="0.0" data-cost="{cost}' in text and f"{detail.predicted_us:.2f} µs predicted" in text
+
+
+def test_sources_have_a_number_for_each_line_and_the_name_of_their_language(told):
+    text = page(told, line_of=line_of)
+    source = told.graphs[0].details[0].source
+    numbers = "".join(f"{n + 1}\n" for n in range(len(source.splitlines())))
+    viewer = re.search(r'<div class="code" data-language="cpp"><pre class="numbers" [^>]*>([^<]*)</pre>', text)
+    assert viewer[1] == numbers and '<table class="source" data-language="python">' in text
 
 
 def test_every_level_and_every_kernel_is_there(told):
@@ -116,7 +163,7 @@ def test_a_page_is_not_much_larger_than_what_it_shows(told):
     shown = sum(len(text) for stage in told.graphs[0].stages for text in stage.after)
     empty = page(Explanation((), (), DispatchStats()))
     assert len(page(told, line_of=line_of)) < len(empty) + 4 * shown + 20_000
-    assert len(empty) < 25_000
+    assert len(empty) < 35_000 + sum(len(library.script + library.licence_text) for library in libraries()) < 250_000
 
 
 def test_a_page_is_called_after_the_functions_that_were_compiled():

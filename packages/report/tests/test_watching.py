@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -93,8 +94,37 @@ def test_new_and_gone_lines_are_marked():
     after = "// level: Half 1\n  %b: f32[2] = three(%x)\n"
     lines = compared(before, after, "p", Places(), {"b": 9}, 10_000)
     assert lines.change == "+1 \u22122" and "<del>  %a: f32[2] = one(%x)</del>" in lines.html
-    assert '<span id="p-1" data-n="b" data-o="" class="k1"><ins>' in lines.html
+    assert '<span id="p-1" data-n="b" data-o="" class="k1" data-k="9"><ins>' in lines.html
     assert compared("// level: Loops 1\n", after, "p", Places(), {}, 10_000).change == ""
+
+
+PROGRAM = """// level: Half 1
+graph(
+    %x: f32[2],
+    %w: f32[2],
+) {
+  %a: f32[2] = one(%x)  # m.py:1 in %w (one)
+  %b: f32[2] = two {  # m.py:2 in f (two)
+    t0 = load(%a, i0)
+    mul(t0, load(%w, i0))
+  }
+  return (%b, view(%x, f32[2]))
+}
+launch(%b1: f32[2])
+  return (%x)
+"""
+
+
+def test_lines_say_which_lines_they_take_from():
+    html = compared("", PROGRAM, "p", Places(), {}, 10_000).html
+    found = {m[1]: (m[2], m[3]) for m in re.finditer(r'id="p-(\d+)" data-n="(\w*)"[^>]*? data-u="([^"]*)"', html)}
+    taken = {"2": ("x", ""), "3": ("w", ""), "5": ("a", "2"), "6": ("b", "5 3"), "10": ("", "6 2")}
+    assert found == taken, "what a body takes is its line's, and what is beside the graph isn't of it"
+
+
+def test_inputs_on_one_line_are_taken_from_it():
+    html = compared("", "graph(%x: f32[2], %w: f32[2]) {\n  return (%w,)\n}\n", "p", Places(), {}, 10_000).html
+    assert 'data-n="x w" data-o="" data-u=""' in html and 'data-n="" data-o="" data-u="0"' in html
 
 
 def test_triton_is_emitted_and_read():

@@ -1,14 +1,12 @@
 """The page: one file that opens offline. Here an explanation becomes what the template shows; nothing is decided.
 
 Everything of the user's (names, lines, reasons) is escaped where it enters; only `Markup` made here isn't again.
-The one script may run because the page names its digest, and nothing may be loaded.
+Its scripts may run because the page names their digests, and nothing may be loaded.
 """
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 import linecache
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +22,7 @@ from intarsia_ir.records import Origin
 from intarsia_loops.kernels import KernelSummary
 from intarsia_report.explanation import Explanation, GraphSummary, KernelDetail, StageRecord
 from intarsia_report.frame_source import frame_source
+from intarsia_report.libraries import digest_of, libraries, own_scripts
 from intarsia_report.programs import Lines, Places, compared
 from intarsia_report.source_lines import files_of
 from intarsia_report.timeline import bars_of
@@ -52,14 +51,13 @@ def page(
         budget: Characters of programs that are shown; each program gets an equal share.
 
     Returns:
-        HTML, one file: its style and its script are in it, and it loads nothing.
+        HTML, one file: its style, its scripts and the libraries that they use are in it, and it loads nothing.
     """
     places = Places()
     share = _share(explanation, budget)
     graphs = [_graph(n, graph, places, share, line_of) for n, graph in enumerate(explanation.graphs)]
     frames = [_frame(n, event, places) for n, event in enumerate(_told(explanation.frames))]
-    template, style, script = (_file(name) for name in ("page.html", "page.css", "page.js"))
-    text = _environment().from_string(template).render(
+    text = _environment().from_string(_file("page.html")).render(
         title=title or _title(explanation),
         explanation=explanation,
         graphs=graphs,
@@ -67,9 +65,9 @@ def page(
         bars=bars_of(explanation),
         # last: what links to a line has said so
         files=files_of(places, _kernels_by_line(graphs), line_of),
-        style=Markup(style),
-        script=Markup(script),
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        style=Markup(_file("page.css")),
+        libraries=libraries(),
+        scripts=[(Markup(s), digest_of(s)) for s in (*(x.script for x in libraries()), *own_scripts())],
     )  # fmt: skip
     return text.encode("utf-8", "backslashreplace").decode("utf-8")  # a name may have half a character
 
@@ -87,6 +85,7 @@ class _Kernel:
     lines: tuple[tuple[Markup, str], ...]
     colour: int
     same_as: str = ""
+    cost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +140,7 @@ class _Graph:
     fusions: tuple[_Fusion, ...]
     schedules: tuple[tuple[str, str], ...]
     stages: tuple[_Stage, ...]
+    drawn: tuple[tuple[str, str], ...]
     facts: tuple[str, ...]
     memory: tuple[tuple[str, int, tuple[_Moment, ...]], ...]
 
@@ -162,7 +162,7 @@ class _Frame:
 def _graph(number: int, graph: GraphSummary, places: Places, share: int, line_of: LineOf) -> _Graph:
     prefix = f"g{number}"
     kernels = tuple(_kernels(prefix, graph, places, line_of))
-    colours = {(k.detail.program, name): k.colour for k in kernels if k.detail for name in k.detail.buffers}
+    stages = tuple(_stages(prefix, graph, places, _colours(kernels), share))
     return _Graph(
         prefix,
         number,
@@ -171,10 +171,22 @@ def _graph(number: int, graph: GraphSummary, places: Places, share: int, line_of
         kernels,
         tuple(_fusions(graph)),
         tuple((_program_name(n), plan.explain()) for n, plan in enumerate(graph.schedules)),
-        tuple(_stages(prefix, graph, places, colours, share)),
+        stages,
+        _with_kernels(stages),
         tuple(describe_facts(graph.facts)),
         tuple(_memory(graph, kernels)),
     )
+
+
+def _colours(kernels: Sequence[_Kernel]) -> dict[tuple[int, str], int]:
+    """Program and name -> number of the kernel that makes it."""
+    return {(k.detail.program, name): k.colour for k in kernels if k.detail for name in k.detail.buffers}
+
+
+def _with_kernels(stages: Sequence[_Stage]) -> tuple[tuple[str, str], ...]:
+    """Id and name of each program whose operations have become kernels, as the last pass that changed it left it."""
+    fused = [s for s in stages if s.record.level in ("Kernels", "Launched") and s.programs]
+    return tuple((name, text) for name, text, _ in fused[-1].programs) if fused else ()
 
 
 def _kernels(prefix: str, graph: GraphSummary, places: Places, line_of: LineOf) -> Iterator[_Kernel]:
@@ -185,7 +197,14 @@ def _kernels(prefix: str, graph: GraphSummary, places: Places, line_of: LineOf) 
         origins = {(o.file, o.line): o for o in summary.origins if o.line}
         lines = tuple((places.link(o), line_of(o.file, o.line).strip()) for o in origins.values())
         first = seen.setdefault(detail.source, name) if detail is not None else name
-        yield _Kernel(name, summary, detail, lines, number, "" if first == name else first)
+        yield _Kernel(name, summary, detail, lines, number, "" if first == name else first, _cost(summary, detail))
+
+
+def _cost(summary: KernelSummary, detail: KernelDetail | None) -> str:
+    moved = ((summary.bytes_read, "read"), (summary.bytes_written, "written"), (summary.bytes_saved, "saved"))
+    known = [f"{n / 1024:,.1f} KB {what}" for n, what in moved]
+    us = detail.predicted_us if detail is not None else None
+    return ", ".join(known if us is None else [*known, f"{us:.2f} µs predicted"])
 
 
 def _fusions(graph: GraphSummary) -> Iterator[_Fusion]:

@@ -17,6 +17,7 @@ __all__ = ["Lines", "Places", "compared"]
 # a name where it is made: at the start of a line, or among the inputs of a graph
 _MADE = re.compile(r"^ *(?:local )?%(\w+): ")
 _INPUT = re.compile(r"[(,] ?%(\w+): ")
+_NAME = re.compile(r"%(\w+)")
 _COMMENT = "  # "
 _ORIGIN = re.compile(r"(.*?):(\d+) in ('[^']*'|.*?)(?: \(((?!after the break)[^()]*)\))?")
 _LONGEST_COMPARED = 20_000  # lines; comparing takes time that grows with their square where much is different
@@ -81,12 +82,13 @@ def compared(before: str, after: str, prefix: str, places: Places, colours: Mapp
     """
     old, new = (text.splitlines() for text in (before, after))
     shown, n_left_out = _within(new, limit)
+    used = _used(shown)
     marked = old[:1] == new[:1] and not n_left_out and max(len(old), len(new)) <= _LONGEST_COMPARED
     made, n_new, n_gone = list[Markup](), 0, 0
     for mark, number, line in _merged(old, shown) if marked else _unmarked(shown):
         n_new, n_gone = n_new + (mark == "ins"), n_gone + (mark == "del")
         name = f"{prefix}-{number}" if mark != "del" else ""
-        made.append(_line(line, mark, name, places, colours))
+        made.append(_line(line, mark, name, used.get(number) if mark != "del" else None, places, colours))
     change = f"+{n_new} \u2212{n_gone}" if marked else ""
     return Lines(Markup("").join(made), len(new), change, n_left_out)
 
@@ -114,20 +116,52 @@ def _merged(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, 
         yield from ((mark, number, new[number]) for number in range(start, stop))
 
 
-def _line(line: str, mark: str, name: str, places: Places, colours: Mapping[str, int]) -> Markup:
-    """One line: a name that is made gets an id, what it comes from links, and its kernel's colour."""
+def _used(lines: Sequence[str]) -> dict[int, tuple[int, ...]]:
+    """Number of each line that makes names, or returns -> numbers of the lines that make what it takes.
+
+    What a body below a line takes belongs to that line. Only what is in a graph counts, and not the source beside it.
+    """
+    made, used, at = dict[str, int](), dict[int, dict[int, None]](), -1
+    for number, line in enumerate(lines):
+        if line.startswith("graph("):
+            made.clear()  # another program: its names are its own
+            at = number
+        if at < 0 or line.startswith("}"):
+            at = -1
+            continue
+        names = _names(line)
+        if names or line.startswith("  return "):
+            at = number
+            used[at] = {}
+        for name in _NAME.findall(_split(line)[0]):
+            if name in made and name not in names:
+                used[at][made[name]] = None
+        made.update((name, number) for name in names)
+    return {number: tuple(makers) for number, makers in used.items()}
+
+
+def _names(line: str) -> list[str]:
+    """The names that a line makes."""
     made = _MADE.match(line)
-    names = [made[1]] if made else _INPUT.findall(line) if line.startswith("graph(") else []
+    return [made[1]] if made else _INPUT.findall(line) if line.startswith("graph(") else []
+
+
+def _line(
+    line: str, mark: str, name: str, used: Sequence[int] | None, places: Places, colours: Mapping[str, int]
+) -> Markup:
+    """One line: a name that is made gets an id, what it takes and comes from links, and its kernel's colour."""
+    names = _names(line)
     code, comment, origins = _split(line)
     numbers = " ".join(str(places.of_origin(o)) for o in origins)
     html = escape(code) if not origins else escape(code + comment) + Markup("; ").join(map(_writer(places), origins))
     if mark:
         html = Markup("<{0}>{1}</{0}>").format(Markup(mark), html)
-    if not names or mark == "del":
+    if mark == "del" or (not names and used is None):
         return html + Markup("\n")
-    kernel = colours.get(made[1]) if made else None
-    style = Markup(' class="k{}"').format(kernel % 8) if kernel is not None else Markup("")
-    head = Markup('<span id="{}" data-n="{}" data-o="{}"{}>').format(name, " ".join(names), numbers, style)
+    kernel = colours.get(names[0]) if _MADE.match(line) else None
+    style = Markup(' class="k{}" data-k="{}"').format(kernel % 8, kernel) if kernel is not None else Markup("")
+    takes = Markup(' data-u="{}"').format(" ".join(map(str, used))) if used is not None else Markup("")
+    head = Markup('<span id="{}" data-n="{}" data-o="{}"{}{}>').format(name, " ".join(names), numbers, takes, style)
     return head + html + Markup("</span>\n")
 
 

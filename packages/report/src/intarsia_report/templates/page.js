@@ -16,14 +16,21 @@ function rangeOf([node, start, end]) {
   return range;
 }
 
+// Not what repeats lines of programs, nor numbers of lines.
+function searched(node) {
+  const repeated = node.nodeType === Node.ELEMENT_NODE && node.matches(".numbers, .canvas");
+  return repeated ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT;
+}
+
 function search(text) {
   state.matches = [];
   state.at = -1;
   state.query = text;
   const wanted = text.toLowerCase();
   if (wanted.trim() !== "") {
-    const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+    const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT, searched);
     for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+      if (node.nodeType !== Node.TEXT_NODE) continue;
       const has = node.data.toLowerCase();
       if (has.length !== node.data.length) continue; // positions would be others
       for (let k = has.indexOf(wanted); k >= 0; k = has.indexOf(wanted, k + wanted.length))
@@ -31,10 +38,16 @@ function search(text) {
     }
   }
   if (paints) {
-    CSS.highlights.set("found", new Highlight(...state.matches.slice(0, 5000).map(rangeOf)));
+    CSS.highlights.set("found", above(new Highlight(...state.matches.slice(0, 5000).map(rangeOf))));
     CSS.highlights.delete("here");
   }
   tell();
+}
+
+// What is found is painted over the colours of words.
+function above(highlight, priority = 1) {
+  highlight.priority = priority;
+  return highlight;
 }
 
 function tell() {
@@ -49,7 +62,7 @@ function go(step) {
   state.at = state.at < 0 ? (step > 0 ? 0 : n - 1) : (state.at + step + n) % n;
   const match = state.matches[state.at];
   reveal(match[0]);
-  if (paints) CSS.highlights.set("here", new Highlight(rangeOf(match)));
+  if (paints) CSS.highlights.set("here", above(new Highlight(rangeOf(match)), 2));
   match[0].parentElement.scrollIntoView({ block: "center" });
   tell();
 }
