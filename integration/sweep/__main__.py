@@ -1,126 +1,109 @@
-"""Sweep over transformers' architectures: `python -m integration.sweep [architecture ...]`.
+"""Sweep over models of transformers, timm or diffusers: `python -m integration.sweep --library timm [name ...]`.
 
-Each is built from a small configuration with random weights, compiled with `on_error="raise"`, and compared with eager:
-two calls, one of another batch size, and the gradients of a training step. Each runs in a process of its own; rows are
-kept in a file (`--results`), so that a run that was stopped goes on where it was. `--write docs/models.md` writes the
-page. What no small configuration was found for is told apart: it says nothing of the compiler.
+Each is built small with random weights, compiled with `on_error="raise"`, and compared with eager: two calls, two of
+other batch sizes, and the gradients of a training step. Each runs in a process of its own; rows are kept in a file
+(`--rows`), so that a run that was stopped goes on where it was. `--write docs/models.md` writes the page of all rows
+and runs nothing. What eager doesn't run is told apart: it says nothing of the compiler.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib
 import json
 import multiprocessing
 import os
+import platform
 import sys
-import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from integration.sweep.check import architectures, import_all, row_of
+import torch
 
-SECONDS = 180.0
+from integration.sweep.cases import Library
+from integration.sweep.check import row_of
+from integration.sweep.page import is_right, page, summary
+
+LIBRARIES = ("transformers", "timm", "diffusers")
+ROWS = Path(__file__).with_name("rows.jsonl")
+Key = tuple[str, str]
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m integration.sweep", description=__doc__.split("\n")[0])
-    parser.add_argument("names", nargs="*", help="architectures; all if none is given")
-    parser.add_argument("--results", type=Path, default=Path(tempfile.gettempdir()) / "intarsia-sweep.jsonl")
+    parser.add_argument("names", nargs="*", help="models; all of the library if none is given")
+    parser.add_argument("--library", choices=LIBRARIES, default="transformers")
+    parser.add_argument("--rows", type=Path, default=ROWS)
     parser.add_argument("--again", action="store_true", help="run those that weren't right again")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many")
-    parser.add_argument("--write", type=Path, help="write the page of documentation")
+    parser.add_argument("--limit", type=float, default=180.0, help="seconds that a model may take")
+    parser.add_argument("--write", type=Path, help="write the page of documentation, and run nothing")
     options = parser.parse_args(arguments)
-    import_all()
-    rows = known(options.results)
+    rows = known(options.rows)
+    if options.write:
+        options.write.write_text(page(rows.values()), encoding="utf-8")
+        return 0
+    library = cast(Library, importlib.import_module(f"integration.sweep.of_{options.library}"))
+    ran_with = f"{options.library} {library.version()}, {machine()}"
     until = time.monotonic() + options.seconds
-    for name in options.names or architectures():
-        if name in rows and not (options.again and not is_right(rows[name])):
+    families = library.families()
+    keys = [(options.library, name) for name in options.names or families]
+    for key in keys:
+        if key in rows and not (options.again and not is_right(rows[key])):
             continue
         if time.monotonic() > until:
             break
-        rows[name] = apart(name)
-        with options.results.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(rows[name]) + "\n")
-        print(json.dumps(rows[name]), flush=True)
-    chosen = [row for name, row in rows.items() if not options.names or name in options.names]
+        told = {"library": key[0], "family": families[key[1]], "date": f"{datetime.date.today()}", "with": ran_with}
+        rows[key] = {"architecture": key[1]} | told | apart(library, key[1], options.limit)
+        with options.rows.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(rows[key]) + "\n")
+        print(json.dumps(rows[key]), flush=True)
+    chosen = [rows[key] for key in keys if key in rows]
     print(*summary(chosen), sep="\n")
-    if options.write:
-        options.write.write_text(page(chosen), encoding="utf-8")
-    return 0 if all(is_right(row) for row in chosen) else 1
+    return 0 if all(map(is_right, chosen)) else 1
 
 
-def known(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the rows that were kept, the last of each architecture."""
+def known(path: Path) -> dict[Key, dict[str, Any]]:
+    """Return the rows that were kept, the last of each model."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return {row["architecture"]: row for row in map(json.loads, lines)}
+    return {(row["library"], row["architecture"]): row for row in map(json.loads, lines)}
 
 
-def apart(name: str) -> dict[str, Any]:
-    """Return the row of an architecture, from a process of its own."""
+def machine() -> str:
+    """Return what everything ran with."""
+    return (
+        f"torch {torch.__version__}, CPython {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"
+    )
+
+
+def apart(library: Library, name: str, limit: float) -> dict[str, Any]:
+    """Return the row of a model, from a process of its own."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=lambda: theirs.send(row_of(name)))
+    child = context.Process(target=lambda: theirs.send(alone(library, name)))
     child.start()
     theirs.close()
     try:
-        row = ours.recv() if ours.poll(SECONDS) else {"runs": True, "inference": f"no answer in {SECONDS:g} s"}
+        row = ours.recv() if ours.poll(limit) else {"runs": True, "inference": f"no answer in {limit:g} s"}
     except EOFError:
         row = {"runs": True, "inference": "the process died"}
     child.kill()
     child.join()
-    return {"architecture": name} | row
+    return row
 
 
-def is_right(row: dict[str, Any]) -> bool:
-    """Tell whether a row holds no fault of the compiler's."""
-    trains = str(row.get("training", "no")).split(":")[0]
-    return row["runs"] is not True or (row["inference"] == "right" and trains in ("right", "no"))
-
-
-def summary(rows: Iterable[dict[str, Any]]) -> list[str]:
-    ran = [row for row in rows if row["runs"] is True]
-    whole = sum(row.get("graphs") == 1 for row in ran)
-    training = Counter(str(row.get("training", "no")).split(":")[0] for row in ran)
-    wrong = [row["architecture"] for row in ran if not is_right(row)]
-    right = sum(row["inference"] == "right" for row in ran)
-    fallbacks = sum(row.get("fallbacks", 0) for row in ran)
-    return [
-        f"{len(ran)} run in eager; right without gradients {right}; fallbacks {fallbacks}",
-        f"one graph: {whole} ({whole / max(1, len(ran)):.0%})",
-        f"trained: {training['right']} right of {sum(training.values()) - training['no']}",
-        f"not right: {', '.join(wrong) or 'none'}",
-    ]
-
-
-def page(rows: Iterable[dict[str, Any]]) -> str:
-    """Return the page of documentation."""
-    import torch
-    import transformers
-
-    rows = sorted((row for row in rows if row["runs"] is True), key=lambda row: row["architecture"])
-    lines = [
-        "# Architectures of transformers",
-        "",
-        f"`python -m integration.sweep --write docs/models.md`; transformers {transformers.__version__}, torch "
-        f"{torch.__version__}, CPython {sys.version.split()[0]}. Each from a small configuration with random weights, "
-        'on the CPU, with `on_error="raise"`: calls of two batch sizes and the gradients of a step, against eager.',
-        "",
-        *(f"- {line}" for line in summary(rows)),
-        "",
-        "| architecture | class | graphs | kernels | without gradients | training | why more than one graph |",
-        "| --- | --- | ---: | ---: | --- | --- | --- |",
-    ]
-    for row in rows:
-        cells = [row.get(key, "") for key in ("architecture", "class", "graphs", "kernels", "inference", "training")]
-        cells.append("; ".join(row.get("breaks", ())))
-        lines.append(f"| {' | '.join(str(c).replace('|', '/').replace(chr(10), ' ') for c in cells)} |")
-    return "\n".join([*lines, ""])
+def alone(library: Library, name: str) -> dict[str, Any]:
+    """Build a model and run it: `runs` tells whether eager does, or why not."""
+    try:
+        case = library.built(name)
+    except Exception as error:  # no small one is known: it says nothing of the compiler
+        return {"runs": f"{type(error).__name__}: {error}"[:200]}
+    return {"runs": True} | row_of(case)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""One architecture: built small, compiled, compared with eager in inference and in a training step."""
+"""One small model: compiled, compared with eager in inference and in a training step."""
 
 from __future__ import annotations
 
 import copy
-import importlib
+import math
 import random
 import warnings
 from typing import Any
@@ -14,9 +14,9 @@ from torch.utils import _pytree as pytree
 
 import intarsia
 from intarsia_ir.errors import IntarsiaError
-from integration.sweep.configs import BATCH, attempts, shrink
+from integration.sweep.cases import Case, Inputs
 
-__all__ = ["architectures", "row_of"]
+__all__ = ["row_of"]
 
 RAISE = {"on_error": "raise"}
 # of the largest number of a result, in float32: two orders of the same sums, through several layers
@@ -27,71 +27,26 @@ TIMES = 4.0
 LEAST_GRADIENT = 1e-3
 
 
-def architectures() -> dict[str, str]:
-    """Return the types of models that transformers has, and the class of each."""
-    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
-
-    return {kind: names if isinstance(names, str) else names[0] for kind, names in MODEL_MAPPING_NAMES.items()}
-
-
-def row_of(kind: str) -> dict[str, Any]:
-    """Return what happened with one architecture.
+def row_of(case: Case) -> dict[str, Any]:
+    """Return what happened with one model.
 
     Returns:
-        `runs`: whether eager runs it, or why not; then `inference` and `training`: "right", "wrong: ..." or the error;
-        `graphs` of the first call, and the reasons of its `breaks`.
+        `inference` and `training`: "right", "wrong: ..." or the error; `graphs`, `kernels` and `fallbacks` of the first
+        call, the reasons of its `breaks`, and how many `versions` of its code all batch sizes needed.
     """
     warnings.simplefilter("ignore")
-    row: dict[str, Any] = {"architecture": kind}
-    try:
-        model, inputs, more = built(kind)
-    except Exception as error:  # no small configuration fits: it says nothing of the compiler
-        return row | {"runs": f"{type(error).__name__}: {error}"[:200]}
-    row |= {"runs": True, "class": type(model).__name__, "takes": sorted(inputs)}
-    row |= inference(model, inputs, more)
-    return row | training(model, inputs)
+    row: dict[str, Any] = {"class": type(case.model).__name__, "takes": sorted(case.inputs)}
+    row |= inference(case)
+    return row | training(case.model, case.inputs)
 
 
-def built(kind: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor], dict[str, torch.Tensor] | None]:
-    """Return a model, inputs that eager runs with, and such of another batch size, if eager runs those."""
-    import transformers
-
-    torch.manual_seed(0)
-    made = getattr(transformers, architectures()[kind])
-    model = made(shrink(made.config_class())).eval()
-    inputs = next(runs(model, BATCH))
-    return model, inputs, next(runs(model, BATCH + 1, only=set(inputs)), None)
-
-
-def runs(model: torch.nn.Module, batch: int, only: set[str] | None = None) -> Any:
-    """Yield the arguments with which eager runs; raise the last error where there are none."""
-    last: Exception | None = None
-    found = False
-    for inputs in attempts(model, batch):
-        if only is not None and set(inputs) != only:
-            continue
-        try:
-            with torch.no_grad():
-                model(**inputs)
-        except Exception as error:  # the next arguments may do
-            last = error
-            continue
-        found = True
-        yield inputs
-    if not found and only is None:
-        raise last or ValueError("no arguments are known for it")
-
-
-def inference(
-    model: torch.nn.Module, inputs: dict[str, torch.Tensor], more: dict[str, torch.Tensor] | None
-) -> dict[str, Any]:
+def inference(case: Case) -> dict[str, Any]:
     intarsia.reset()
+    model, inputs = case.model, case.inputs
     compiled = intarsia.compile(model, options=RAISE)
     found: dict[str, Any] = {}
     try:
-        for number, arguments in enumerate((inputs, inputs, more)):
-            if arguments is None:
-                continue
+        for number, arguments in enumerate((inputs, inputs, *case.others)):
             expected, actual = (outcome(call, arguments) for call in (model, compiled))
             if number == 0:
                 stats = intarsia.stats()
@@ -100,6 +55,7 @@ def inference(
                 return found | {"inference": f"wrong in call {number}: {wrong}"}
     except Exception as error:
         return found | {"inference": told(error)}
+    found["versions"] = math.ceil(intarsia.stats().graphs / max(1, found["graphs"]))
     if found["graphs"] != 1:
         with torch.no_grad():
             report = intarsia.explain(model)(**inputs)
@@ -107,7 +63,7 @@ def inference(
     return found | {"inference": "right"}
 
 
-def outcome(call: Any, arguments: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+def outcome(call: Any, arguments: Inputs) -> list[torch.Tensor]:
     """Return the tensors of a call without gradients; random numbers are drawn from one seed."""
     seed()
     with torch.no_grad():
@@ -121,7 +77,7 @@ def seed() -> None:
     numpy.random.seed(1)
 
 
-def training(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, Any]:
+def training(model: torch.nn.Module, inputs: Inputs) -> dict[str, Any]:
     """Compare gradients of one step, without dropout; `no` where eager has none."""
     twin = copy.deepcopy(model).train()
     model.train()
@@ -143,9 +99,11 @@ def training(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> dict[st
     return {"training": f"wrong: {wrong}" if wrong or actual.keys() != expected.keys() else "right"}
 
 
-def exact(twin: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def exact(twin: torch.nn.Module, inputs: Inputs) -> dict[str, torch.Tensor]:
     """Return the gradients that eager computes in double precision."""
-    wide = {name: t.double() if t.is_floating_point() else t for name, t in inputs.items()}
+    wide = {
+        name: t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for name, t in inputs.items()
+    }
     return gradients(twin.double(), twin, wide)
 
 
@@ -164,7 +122,7 @@ def farther(
     return "" if ours <= TIMES * theirs else f"gradients are {ours:.3g} from the exact ones, eager's {theirs:.3g}"
 
 
-def gradients(call: Any, model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def gradients(call: Any, model: torch.nn.Module, inputs: Inputs) -> dict[str, torch.Tensor]:
     seed()
     results = [t for t in leaves(call(**inputs)) if t.is_floating_point() and t.requires_grad]
     if not results:
@@ -202,8 +160,3 @@ def told(error: Exception) -> str:
 
 def leaves(value: Any) -> list[torch.Tensor]:
     return [t for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
-
-
-def import_all() -> None:
-    """Import what every process needs, before it is forked."""
-    importlib.import_module("transformers.models.auto.modeling_auto")
