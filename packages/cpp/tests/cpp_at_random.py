@@ -12,7 +12,7 @@ from intarsia_testkit.fired import Tally
 
 SAID = (
     "Narrow", "Vector", "Least", "Shape", "Order", "Lane", "Accumulators", "Lines", "Chain", "Who", "Parts", "Keep",
-    "Tile", "Pieces", "PointLane", "Split",
+    "Tile", "Pieces", "PointLane", "Split", "Hoist", "Gather",
 )  # fmt: skip
 TALLY = Tally("cpp: questions that were answered otherwise than by the rules", [s for s in SAID if s != "Vector"])
 

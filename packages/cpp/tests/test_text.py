@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from cpp_harness import contiguous, emit, emit_unit
 
+from intarsia_cpp import emit_unit as printed
 from intarsia_cpp._index import c_text
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.records import Launch, Target
-from intarsia_loops import from_fx, to_fx
+from intarsia_loops import from_fx, tiles, to_fx
 from intarsia_loops.index import axis, lift, size_symbol
 from intarsia_loops.program import (
     Buffer,
@@ -226,3 +227,32 @@ def test_instruction_sets_have_lanes_of_their_own():
     kernel, buffers = added("x", "o"), {"x": matrix(64, 1024), "o": matrix(64, 1024)}
     found = {isa: kernel_text(kernel, buffers, Target(isa=isa)) for isa in ("avx512", "avx2", "neon")}
     assert len(set(found.values())) == 3
+
+
+HOISTED = """// dialect: tiles 4
+target cpu 'avx2' 'g++' threads 1
+graph(%x: f32[6, 40], %w: f32[6], %z: f32[120]) {
+  buffer %y: f32[6, 40]
+  launch kernel0(%b0, %b1, %b2, %b3) sets (%x, %w, %z, %y) i64 {
+    walk %b3 {
+      maps lanes 8 (i0: 6, i1: 40) {
+        %b3: f32 memory map () [40*i0 + i1] = mul(exp(load(%b1, i0)), add(load(%b0, 40*i0 + i1), load(%b2, 3*i1)))
+      }
+    }
+  }
+  return (%y,)
+}
+"""
+
+
+def test_values_are_hoisted_and_gathered_where_tiles_say_so() -> None:
+    """The exponential is before the inner loop or in it, and what lies apart is read at once or one by one."""
+
+    def inner_loop(words: str) -> str:
+        made = tiles.parse_ir(HOISTED.replace("(i0: 6, i1: 40)", f"(i0: 6, i1: 40){words}"))
+        after = printed(made).text.partition("i64 i1_ = 0;")[2]
+        return after.partition("st(")[0]
+
+    assert "vexp(" not in inner_loop("") and "strided<f32x8>" in inner_loop("")
+    assert "vexp(" in inner_loop(" unhoisted") and "strided<f32x8>" in inner_loop(" unhoisted")
+    assert "vexp(" not in inner_loop(" ungathered") and "strided<" not in inner_loop(" ungathered")

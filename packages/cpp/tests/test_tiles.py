@@ -22,7 +22,10 @@ from intarsia_scheduler import Measured, apply, arrange, schedule
 from intarsia_testkit.fired import Tally
 
 INNER = ("once", "shared", "folds", "scan", "along", "across")
-SHAPES = ("maps", "pieces", "transpose", "points", "neighbours", "rows", "columns", "heap", "share")
+SHAPES = (
+    "maps", "pieces", "transpose", "points", "neighbours", "rows", "columns", "heap", "share", "unhoisted",
+    "ungathered",
+)  # fmt: skip
 NESTS = ("unroll", "chain", "cut", "parts", "carry wide", "carry errors")
 TALLY = Tally("cpp: what walks that were interpreted have", [*SHAPES, *INNER, *NESTS])
 MOST_POINTS = 2500
@@ -53,6 +56,8 @@ def small_cases(start: int) -> list[Case]:
 def count(part: Part) -> None:
     """Count what a walk has."""
     TALLY.count("share") if part.share is not None else None
+    TALLY.count("unhoisted") if not part.manner.hoist else None
+    TALLY.count("ungathered") if not part.manner.gather else None
     match part:
         case Maps():
             TALLY.count("transpose" if part.tiling is not None else "pieces" if part.pieces else "maps")

@@ -11,7 +11,7 @@ import torch
 from intarsia_ir.errors import RuntimeFault, VerifyError
 from intarsia_loops import tiles
 from intarsia_loops.tiles import VectorWalk, statements
-from intarsia_loops.vectors.walks import Maps, Points, Rows
+from intarsia_loops.vectors.walks import Manner, Maps, Points, Rows
 from intarsia_testkit.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "walks"
@@ -81,6 +81,21 @@ def test_a_chain_is_written_out():
     assert "fold %b3_total_0 load(%b3_chain_0_p_0)" in text
     assert "take %b3_all_0 = %b3_acc_0 halves" in text
     assert "hold %b2: f32[43] stack pad 8" in text
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_manners_are_words_and_mean_nothing(name):
+    """Whether values are hoisted, and what lies apart is gathered, is in the text, and changes no result."""
+    as_before = tiles.parse_ir(text_of(name))
+    text = re.sub(r"((?:rows|maps|points) lanes \d+ \([^)]*\))", r"\1 unhoisted ungathered", text_of(name))
+    program = tiles.parse_ir(text)
+    tiles.verify(program)
+    parts = [p for item in program.items for p in item.body[0].parts]
+    assert program != as_before and all(p.manner == Manner(hoist=False, gather=False) for p in parts)
+    assert tiles.parse_ir(tiles.print_ir(program)) == program
+    inputs = inputs_of(program)
+    for a, b in zip(tiles.interpret(program, *inputs), tiles.interpret(as_before, *inputs), strict=True):
+        assert torch.equal(a, b)
 
 
 # rule, walk, what is replaced, what by

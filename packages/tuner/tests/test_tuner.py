@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,10 @@ def test_a_schedule_with_another_result_is_no_candidate(cache: Cache) -> None:
     def wrong(launches: Launches) -> KernelSource:
         source = intarsia_cpp.emit_unit(launches)
         changed = launches != arrange(program, plan)
-        return replace(source, text=source.text.replace(" - ", " + ")) if changed else source
+        # of the kernel's own difference alone: with other addresses it would leave its memory
+        text, n = re.subn(r"(= t\d+) - (t\d+;)", r"\1 + \2", source.text)
+        assert n > 0
+        return replace(source, text=text) if changed else source
 
     how: Any = {"cache": cache, "rounds": 1}
     times = times_of(program, [plan, other], operands(program), emit=intarsia_cpp.emit_unit, **how)

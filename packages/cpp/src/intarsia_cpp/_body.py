@@ -1,8 +1,8 @@
 """Bodies of loops: values (DAGs of scalar ops) become C++ statements on vectors.
 
-A `Scope` is a place in the text: the inside of some loops. Values are written into the outermost scope that has the
-loop variables they depend on, so what doesn't change in a loop is computed before it. Every statement defines a new
-name, and a value is computed once per scope.
+A `Scope` is a place in the text: the inside of some loops. Where the walk says that values are hoisted, they are
+written into the outermost scope that has the loop variables they depend on; else where they are used. Every statement
+defines a new name, and a value is computed once per scope.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from intarsia_cpp._ops import WIDTH, Rep, constant, expression, mask_bits, vecto
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.program import Val
 from intarsia_loops.rewrites import operands, postorder
-from intarsia_loops.vectors.axes import lane_step, lone_remainder
+from intarsia_loops.vectors.axes import lane_step
 from intarsia_loops.vectors.narrow import is_saturated
+from intarsia_loops.vectors.reads import reading
 
 __all__ = ["Scope"]
-
-# Lanes at most this many elements apart are gathered with 32-bit offsets.
-FAR = 1 << 24
 
 
 class Scope:
@@ -98,7 +96,9 @@ class Scope:
     # ---- where a value lives ----
 
     def _home(self, v: Val) -> Scope:
-        """The outermost scope that has everything `v` depends on."""
+        """Where `v` is computed: here, or hoisted to the outermost scope that has everything it depends on."""
+        if not self.context.manner.hoist:
+            return self
         found = self._homes.get(v)
         if found is None:
             scope: Scope = self
@@ -158,26 +158,22 @@ class Scope:
         """Return the elements from `pointer + address` on, as far apart as the lanes move it."""
         context, ctype = self.context, vector(v.dtype, self.context.lanes)
         where = f"{pointer} + {context.c(address)}"
-        step = self._walk(address)
-        if step is ZERO:
-            text = f"bc<{ctype}>(*({where}))"
-        elif step is ONE:
-            whole = self.tail is None or context.is_padded(v.args[0], address, self.lane)
-            text = f"ld<{ctype}>({where})" if whole else f"ldt<{ctype}>({where}, {self.tail})"
-        elif step is not None and 0 < abs(step.const() or 0) < FAR:
-            count = self.tail or context.lanes
-            text = f"strided<{ctype}>({where}, {context.c(step)}, {count})"
-        else:
-            text = self._by_lane(
-                ctype, f"({pointer})[{self.lane_address(address)}]", self._at_once(ctype, where, address)
-            )
+        found = reading(address, self.lane, context.lanes, gather=context.manner.gather)
+        match found.kind:
+            case "one":
+                text = f"bc<{ctype}>(*({where}))"
+            case "neighbours":
+                whole = self.tail is None or context.is_padded(v.args[0], address, self.lane)
+                text = f"ld<{ctype}>({where})" if whole else f"ldt<{ctype}>({where}, {self.tail})"
+            case "apart":
+                text = f"strided<{ctype}>({where}, {context.c(found.step)}, {self.tail or context.lanes})"
+            case _:
+                at_once = None if found.remainder is None else self._at_once(ctype, where, found.remainder)
+                text = self._by_lane(ctype, f"({pointer})[{self.lane_address(address)}]", at_once)
         return self._from_memory(text, v.dtype)
 
-    def _at_once(self, ctype: str, where: str, address: IndexExpr) -> tuple[str, str] | None:
+    def _at_once(self, ctype: str, where: str, remainder: Atom) -> tuple[str, str]:
         """A load of neighbours, and when it may stand for one of each lane: unless a remainder wraps in between."""
-        remainder = None if self.lane is None else lone_remainder(address, self.lane)
-        if remainder is None:
-            return None
         first, size = self.context.c(lift(remainder)), self.context.c(remainder.b)
         load = f"ld<{ctype}>({where})" if self.tail is None else f"ldt<{ctype}>({where}, {self.tail})"
         return f"{first} + {self.tail or self.context.lanes} <= {size}", load

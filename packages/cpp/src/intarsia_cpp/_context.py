@@ -42,7 +42,7 @@ class Context:
 
     def __init__(self, part: Part, parameters: Parameters) -> None:
         self.parameters = parameters
-        self.lanes = part.lanes
+        self.lanes, self.manner = part.lanes, part.manner
         self.block = part.block if isinstance(part, Rows) else None
         self.arrays: Mapping[str, Array] = part.arrays if isinstance(part, Rows) else {}
         self._axis_names: dict[Atom, str] = {}

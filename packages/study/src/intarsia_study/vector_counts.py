@@ -9,7 +9,7 @@ serial                                     points of scans
 loop, kernel                               how often a nest of loops starts, and a kernel
 near, middle, far, away                    bytes of a kernel's buffers, by how many there are: the level that holds them
 
-A value that is the same all along the innermost loop is computed once for it.
+A value that is the same all along the innermost loop is computed once for it, where the walk hoists such values.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class _Nest:
     lanes: int
     is_scan: bool = False
     is_turned: bool = False
+    hoists: bool = True
 
     @property
     def vectors(self) -> float:
@@ -83,13 +84,13 @@ class _Nest:
 
 
 def _nests(part: Part) -> Iterator[_Nest]:
+    hoists = part.manner.hoist
     if isinstance(part, Maps):
-        yield _Nest(
-            part.loops, part.steps, part.loops[-1], _points(part.loops), part.lanes, is_turned=part.tiling is not None
-        )
+        n, is_turned = _points(part.loops), part.tiling is not None
+        yield _Nest(part.loops, part.steps, part.loops[-1], n, part.lanes, is_turned=is_turned, hoists=hoists)
     elif isinstance(part, Points):
         lane = part.lane if part.neighbours else None
-        yield _Nest(part.loops, (part.step,), lane, _points(part.loops), part.lanes)
+        yield _Nest(part.loops, (part.step,), lane, _points(part.loops), part.lanes, hoists=hoists)
     else:
         yield from _row_nests(part)
 
@@ -101,7 +102,9 @@ def _row_nests(part: Rows) -> Iterator[_Nest]:
             lane: Atom | None = part.rows[part.block.position]
         else:
             lane = inner.outer[-1] if inner.kind == "across" else inner.loops[-1] if inner.loops else None
-        yield _Nest(loops, inner.steps, lane, _points(loops), part.lanes, inner.kind == "scan")
+        yield _Nest(
+            loops, inner.steps, lane, _points(loops), part.lanes, inner.kind == "scan", hoists=part.manner.hoist
+        )
 
 
 def _counted(nest: _Nest, kept: Collection[str]) -> Tally:
@@ -141,7 +144,7 @@ def _moved(nest: _Nest, address: IndexExpr, is_gathered: bool, *, stores: bool =
 def _times(nest: _Nest, axes: Collection[Atom]) -> float:
     """How often something is done that depends on these axes."""
     innermost = nest.loops[-1] if nest.loops else None
-    if innermost is None or innermost in axes or (nest.lane in axes and innermost is nest.lane):
+    if innermost is None or not nest.hoists or innermost in axes or (nest.lane in axes and innermost is nest.lane):
         return nest.vectors
     return nest.starts
 

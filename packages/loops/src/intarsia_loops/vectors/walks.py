@@ -6,6 +6,7 @@ Rows         threads take rows, and a row's steps share nests of loops; lanes ru
 Points       a scatter's points, each of which folds into its element
 Inner        one nest of loops inside a row
 Share        whether threads share a loop
+Manner       how a part's values are had
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from intarsia_loops.index import Atom, IndexExpr
 from intarsia_loops.program import Val
 from intarsia_loops.vectors.steps import Array, Block, Step
 
-__all__ = ["Inner", "Maps", "Part", "Points", "Rows", "Share", "Tiling", "VectorWalk"]
+__all__ = ["Inner", "Manner", "Maps", "Part", "Points", "Rows", "Share", "Tiling", "VectorWalk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,21 @@ class Share:
     threads: int
     points: IndexExpr
     least: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the values of a part are had; they are the same in every manner.
+
+    Args:
+        hoist: What doesn't depend on a loop is computed before it, as far out as that is so; else each value is
+            computed at each point.
+        gather: Elements that lie apart are read at once where they may be (`intarsia_loops.vectors.reads`); else one
+            by one.
+    """
+
+    hoist: bool = True
+    gather: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +80,7 @@ class Maps:
         pieces: Pieces of the last loop, for threads to share where other loops have few points; 0: it is whole.
         tiling: What is transposed; None: nothing.
         share: Whether threads share the points.
+        manner: How values are had.
     """
 
     lanes: int
@@ -72,6 +89,7 @@ class Maps:
     pieces: int = 0
     tiling: Tiling | None = None
     share: Share | None = None
+    manner: Manner = Manner()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +142,7 @@ class Rows:
         heap: Whether a thread allocates them; else they are on its stack.
         share: Whether threads share the rows.
         threads: For how many threads the number of rows in a block is chosen, where that happens at run time.
+        manner: How values are had.
     """
 
     lanes: int
@@ -135,6 +154,7 @@ class Rows:
     heap: bool = False
     share: Share | None = None
     threads: int = 1
+    manner: Manner = Manner()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +173,7 @@ class Points:
         split: The loop that threads share; None: none. The lanes' loop is cut into a piece for each thread.
         share: Whether threads are woken for it.
         threads: How many there are.
+        manner: How values are had.
     """
 
     lanes: int
@@ -166,6 +187,7 @@ class Points:
     split: Atom | None = None
     share: Share | None = None
     threads: int = 1
+    manner: Manner = Manner()
 
 
 Part = Maps | Rows | Points

@@ -19,6 +19,8 @@ from intarsia_scheduler.vectors.questions import (
     Accumulators,
     Carry,
     Chain,
+    Gather,
+    Hoist,
     Keep,
     Lane,
     Least,
@@ -217,8 +219,16 @@ def _split(q: Split) -> Choice:
     return Choice(-1, "every loop's points may have the same element, or are few")
 
 
+def _hoist(q: Hoist) -> Choice:
+    return Choice(q.plain, "what doesn't change in a loop is computed once")
+
+
+def _gather(q: Gather) -> Choice:
+    return Choice(q.plain, f"an instruction reads a vector of elements that lie apart, for {q.n} operands", (0,))
+
+
 _RULES: Mapping[type, Callable[[Any], Choice]] = MappingProxyType({
     Narrow: _narrow, Vector: _vector, Least: _least, Shape: _shape, Order: _order, Lane: _lane,
     Accumulators: _accumulators, Lines: _lines, Chain: _chain, Carry: _carry, Who: _who, Parts: _parts, Keep: _keep,
-    Tile: _tile, Pieces: _pieces, PointLane: _point_lane, Split: _split,
+    Tile: _tile, Pieces: _pieces, PointLane: _point_lane, Split: _split, Hoist: _hoist, Gather: _gather,
 })  # fmt: skip

@@ -22,6 +22,8 @@ __all__ = [
     "Ask",
     "Carry",
     "Chain",
+    "Gather",
+    "Hoist",
     "Keep",
     "Lane",
     "Least",
@@ -366,9 +368,32 @@ class Split:
         return value == -1 or value in self.own
 
 
+@dataclass(frozen=True, slots=True)
+class Hoist:
+    """Whether what doesn't depend on a loop is computed before it (1), or each value at each point (0)."""
+
+    plain: Answer = 1
+
+    def allows(self, value: Answer) -> bool:
+        """Tell whether this may be said."""
+        return value in (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Whether `n` operands whose elements lie apart are read at once (1), or one element after the other (0)."""
+
+    n: int
+    plain: Answer = 1
+
+    def allows(self, value: Answer) -> bool:
+        """Tell whether this may be said."""
+        return value in (0, 1)
+
+
 Question = (
     Narrow | Vector | Least | Shape | Order | Lane | Accumulators | Lines | Chain | Carry | Who | Parts | Keep | Tile
-    | Pieces | PointLane | Split
+    | Pieces | PointLane | Split | Hoist | Gather
 )  # fmt: skip
 
 

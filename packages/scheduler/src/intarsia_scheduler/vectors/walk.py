@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from intarsia_ir.dtypes import itemsize
@@ -14,12 +14,15 @@ from intarsia_loops.rewrites import at, postorder
 from intarsia_loops.vectors.axes import collapse, separate
 from intarsia_loops.vectors.groups import Group, group_steps
 from intarsia_loops.vectors.narrow import narrowed
-from intarsia_loops.vectors.steps import Array, Block, Step, flat_steps, lanes_of, local_arrays
-from intarsia_loops.vectors.walks import Maps, Part, Points, Rows, Share, Tiling, VectorWalk
+from intarsia_loops.vectors.reads import reading
+from intarsia_loops.vectors.steps import Array, Block, Step, accesses, flat_steps, lanes_of, local_arrays
+from intarsia_loops.vectors.walks import Inner, Manner, Maps, Part, Points, Rows, Share, Tiling, VectorWalk
 from intarsia_loops.vectors.work import work_of
 from intarsia_scheduler.vectors.inner import Nests
 from intarsia_scheduler.vectors.questions import (
     Ask,
+    Gather,
+    Hoist,
     Keep,
     Least,
     Narrow,
@@ -96,10 +99,13 @@ class _Walk:
         loops = loops or (axis("i0", 1),)
         points, work = product(tuple(a.extent for a in loops)), work_of(steps)
         if tiling is not None:
-            return Maps(lanes, loops, steps, 0, tiling, self.share(points, 2 * work))
+            turned = {v.args[1][0] for v in tiling.loads}
+            manner = self.manner(number, [s.body for s in steps], loops[-1], lanes, turned)
+            return Maps(lanes, loops, steps, 0, tiling, self.share(points, 2 * work), manner)
         others = product(tuple(a.extent for a in loops[:-1])).const()
         pieces = int(self.ask(f"pieces {number}", Pieces(others, self.threads)))
-        return Maps(lanes, loops, steps, pieces, None, self.share(points, work))
+        manner = self.manner(number, [s.body for s in steps], loops[-1], lanes)
+        return Maps(lanes, loops, steps, pieces, None, self.share(points, work), manner)
 
     def ordered(
         self, rows: Sequence[Atom], steps: tuple[Step, ...], lanes: int, number: int
@@ -155,7 +161,29 @@ class _Walk:
         kept = [a for b, a in arrays.items() if b in stored]
         heap = bool(kept) and self.ask("arrays", Keep(_bytes(kept, lanes), self.target.machine)) == "heap"
         share = self.share(points, work) if who == "rows" and kernel.rows else None
-        return Rows(lanes, kernel.rows, inner, block, arrays, stored, heap, share, self.threads)
+        manner = self.manner_of_rows(inner, None if block is None else kernel.rows[block.position], lanes)
+        return Rows(lanes, kernel.rows, inner, block, arrays, stored, heap, share, self.threads, manner)
+
+    def manner_of_rows(self, inner: Sequence[Inner], row: Atom | None, lanes: int) -> Manner:
+        """How the values of rows are had; `row`: the axis that lanes run along, if not one of the loops inside."""
+        apart = 0
+        for nest in inner:
+            lane = row or (nest.outer if nest.kind == "across" else nest.loops or (None,))[-1]
+            apart += _apart([s.body for s in nest.steps], lane, lanes, frozenset())
+        return self.said_manner(0, apart)
+
+    # ---- how values are had
+
+    def manner(
+        self, number: int, bodies: Sequence[Val], lane: Atom, lanes: int, turned: Collection[IndexExpr] = ()
+    ) -> Manner:
+        """How the values of one part are had; what is `turned` lies along another loop."""
+        return self.said_manner(number, _apart(bodies, lane, lanes, turned))
+
+    def said_manner(self, number: int, apart: int) -> Manner:
+        """What is said of a part that reads so many operands whose elements lie apart."""
+        hoist = bool(self.ask(f"hoist {number}", Hoist()))
+        return Manner(hoist, bool(self.ask(f"gather {number}", Gather(apart))) if apart else True)
 
     # ---- scatters
 
@@ -181,7 +209,17 @@ class _Walk:
         said = int(self.ask("split 1", Split(made.loops, mine, lane_at, lanes, self.threads))) if mine else -1
         split = None if said == -1 else made.loops[said]
         share = self.share(product(tuple(a.extent for a in made.loops)), work_of((step,))) if split else None
-        return replace(made, lane=lane, neighbours=lane_at in near, split=split, share=share, threads=self.threads)
+        bodies = [made.value, *([made.moving] if made.moving is not None else [])]
+        return replace(
+            made, lane=lane, neighbours=lane_at in near, split=split, share=share, threads=self.threads,
+            manner=self.manner(1, bodies, lane, lanes),
+        )  # fmt: skip
+
+
+def _apart(bodies: Sequence[Val], lane: Atom | None, lanes: int, turned: Collection[IndexExpr]) -> int:
+    """Operands whose elements lie apart along the lanes and may be read at once, without those that are turned."""
+    found = {address for body in bodies for v, address, _ in accesses(body) if v.op == "load"} - {*turned}
+    return sum(reading(address, lane, lanes).kind in ("apart", "wrapping") for address in found)
 
 
 def _is_empty(axes: Sequence[Atom]) -> bool:

@@ -7,7 +7,7 @@
     grid       programs, in `grids`
 
 One thing is decided while the code runs and isn't here: blocks of an unknown number of rows may be narrower than the
-widest. Whether threads are woken for little work has no meaning.
+widest. Whether threads are woken for little work has no meaning, and neither has the manner in which values are had.
 """
 
 from __future__ import annotations

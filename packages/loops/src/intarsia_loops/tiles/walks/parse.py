@@ -12,7 +12,7 @@ from intarsia_loops._tokens import fail
 from intarsia_loops.index import ZERO, Atom, IndexExpr, axis
 from intarsia_loops.program import Buffer, Val
 from intarsia_loops.vectors.steps import Array, Block, Step
-from intarsia_loops.vectors.walks import Inner, Maps, Part, Points, Rows, Share, Tiling, VectorWalk
+from intarsia_loops.vectors.walks import Inner, Manner, Maps, Part, Points, Rows, Share, Tiling, VectorWalk
 
 __all__ = ["WalkParser"]
 
@@ -65,17 +65,18 @@ class WalkParser(Parser):
         self.expect("lanes")
         lanes = self.integer()
         loops = self.loops()
+        manner = Manner(not self.accept("unhoisted"), not self.accept("ungathered"))
         if word == "maps":
-            return self._maps(lanes, loops)
-        return self._rows(lanes, loops) if word == "rows" else self._points(lanes, loops)
+            return self._maps(lanes, loops, manner)
+        return self._rows(lanes, loops, manner) if word == "rows" else self._points(lanes, loops, manner)
 
-    def _maps(self, lanes: int, loops: tuple[Atom, ...]) -> Maps:
+    def _maps(self, lanes: int, loops: tuple[Atom, ...], manner: Manner) -> Maps:
         pieces = self.integer() if self.accept("pieces") else 0
         share = self._share()
         self.axes = {a.key: a for a in loops}
         self.expect("{")
         tiling = self._tiling() if self.accept("transpose") else None
-        return Maps(lanes, loops, self._steps(), pieces, tiling, share)
+        return Maps(lanes, loops, self._steps(), pieces, tiling, share, manner)
 
     def _tiling(self) -> Tiling:
         across = self._variable()
@@ -99,7 +100,7 @@ class WalkParser(Parser):
             fail(f"no loop is called {name!r}", token.line)
         return self.axes[name]
 
-    def _rows(self, lanes: int, rows: tuple[Atom, ...]) -> Rows:
+    def _rows(self, lanes: int, rows: tuple[Atom, ...], manner: Manner) -> Rows:
         block = None
         if self.accept("block"):
             position = self.integer()
@@ -127,7 +128,7 @@ class WalkParser(Parser):
             self.expect("nest")
             inner.append(self._inner(around))
         kept = MappingProxyType(arrays)
-        return Rows(lanes, rows, tuple(inner), block, kept, frozenset(stored), heap, share, threads)
+        return Rows(lanes, rows, tuple(inner), block, kept, frozenset(stored), heap, share, threads, manner)
 
     def _inner(self, around: Sequence[Atom]) -> Inner:
         kind, loops = self.kind("name"), self.loops()
@@ -145,7 +146,7 @@ class WalkParser(Parser):
         self.expect("{")
         return Inner(kind, loops, self._steps(), outer, unroll, chain, length, cut, parts, share, carry)
 
-    def _points(self, lanes: int, loops: tuple[Atom, ...]) -> Points:
+    def _points(self, lanes: int, loops: tuple[Atom, ...], manner: Manner) -> Points:
         self.expect("along")
         lane = self._loop()
         neighbours = self.accept("neighbours")
@@ -161,7 +162,7 @@ class WalkParser(Parser):
         self.expect("fixed")
         fixed = self.expr()
         self.expect("}")
-        return Points(lanes, step, loops, value, moving, fixed, lane, neighbours, split, share, threads)
+        return Points(lanes, step, loops, value, moving, fixed, lane, neighbours, split, share, threads, manner)
 
     # ---- steps
 

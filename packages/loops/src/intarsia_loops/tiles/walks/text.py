@@ -12,7 +12,8 @@
 
 A part names its loops with their extents. A step has its kind with its inner axes and, after `;`, those that are
 reduced or scanned, and says where its value goes: an element number of memory or of the row's array. A search says the
-type in which it counts, and the number of a point.
+type in which it counts, and the number of a point. Parts that compute each value at each point are `unhoisted`, those
+that read elements which lie apart one by one are `ungathered`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from intarsia_loops._text import shared_values, value_with
 from intarsia_loops.index import Atom
 from intarsia_loops.program import Val
 from intarsia_loops.vectors.steps import Step
-from intarsia_loops.vectors.walks import Inner, Maps, Part, Points, Rows, Share, VectorWalk
+from intarsia_loops.vectors.walks import Inner, Manner, Maps, Part, Points, Rows, Share, VectorWalk
 
 __all__ = ["axes_text", "target_line", "value_lines", "walk_lines"]
 
@@ -70,6 +71,10 @@ def _share(share: Share | None) -> str:
     return f" share {share.threads} of {share.points!r}" + (f" from {share.least}" if share.least else "")
 
 
+def _manner(manner: Manner) -> str:
+    return ("" if manner.hoist else " unhoisted") + ("" if manner.gather else " ungathered")
+
+
 def _part(part: Part) -> Iterator[str]:
     match part:
         case Maps():
@@ -82,7 +87,7 @@ def _part(part: Part) -> Iterator[str]:
 
 def _maps(part: Maps) -> Iterator[str]:
     pieces = f" pieces {part.pieces}" if part.pieces else ""
-    yield f"maps lanes {part.lanes} ({axes_text(part.loops)}){pieces}{_share(part.share)} {{"
+    yield f"maps lanes {part.lanes} ({axes_text(part.loops)}){_manner(part.manner)}{pieces}{_share(part.share)} {{"
     if part.tiling is not None:
         t = part.tiling
         operands = ", ".join([*map(value_lines, t.loads), *(f"%{b}" for b in t.stores)])
@@ -93,7 +98,7 @@ def _maps(part: Maps) -> Iterator[str]:
 
 
 def _rows(part: Rows) -> Iterator[str]:
-    text = f"rows lanes {part.lanes} ({axes_text(part.rows)})"
+    text = f"rows lanes {part.lanes} ({axes_text(part.rows)}){_manner(part.manner)}"
     if part.block is not None:
         text += f" block {part.block.position} of {part.block.width} from {axes_text([part.block.start])}"
     text += (" heap" if part.heap else "") + (f" threads {part.threads}" if part.threads != 1 else "")
@@ -120,7 +125,7 @@ def _nest(inner: Inner) -> Iterator[str]:
 
 
 def _points(part: Points) -> Iterator[str]:
-    text = f"points lanes {part.lanes} ({axes_text(part.loops)}) along {axes_text([part.lane])}"
+    text = f"points lanes {part.lanes} ({axes_text(part.loops)}){_manner(part.manner)} along {axes_text([part.lane])}"
     text += (" neighbours" if part.neighbours else "") + (f" threads {part.threads}" if part.threads != 1 else "")
     text += f" split {axes_text([part.split])}" if part.split is not None else ""
     yield f"{text}{_share(part.share)} {{"
