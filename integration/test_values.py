@@ -21,6 +21,10 @@ FOUND = {
     "an environment without symbols": (Program(1, (("attention", 0, 0),), (), False, True), False),
     "static sizes of a matmul": (Program(1, (("attention", 0, 0),), (), False, True), True),
     "inputs that share memory": (Program(1, (("t", 0, 0), ("broken", 1, 0), ("loss", 2, 1)), (), False, False), False),
+    "a view that the cache of metadata made again": (
+        Program(1, (("slice", 0, 0), ("autocast", 1, 1), ("slice", 2, 1)), (2,), True, True),
+        True,
+    ),
     "a size that became a number": (Program(2, (("scatter", 0, 1), ("pool", 2, 0)), (), True, False), True),
 }
 

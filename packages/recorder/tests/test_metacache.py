@@ -5,6 +5,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_recorder import MetaCache, snapshot
+from intarsia_shapes import ShapeEnv, fake_mode, fakeify
 
 aten = torch.ops.aten
 
@@ -106,3 +107,27 @@ def test_a_snapshot_keeps_the_metadata_and_forgets_autograd(cache):
         frozen = snapshot(cache.mode, y)
     assert layout(frozen) == layout(y)
     assert frozen.grad_fn is None and not frozen.requires_grad
+
+
+@pytest.mark.parametrize(
+    "view", [(aten.slice.Tensor, 0, 1, 2**63 - 1), (aten.slice.Tensor, 1, 0, 1), (aten.t.default,)]
+)
+def test_a_view_made_again_asks_nothing_of_its_sizes(view, monkeypatch):
+    env = ShapeEnv()
+    cache = MetaCache(fake_mode(env))
+    x = fakeify(cache.mode, torch.empty(4, 5), "x", dynamic=(0, 1))
+    op, *arguments = view
+    first = call(cache, op, x, *arguments)
+    asked = []
+    evaluate = ShapeEnv.evaluate
+
+    def noted(self, expr, *args, **more):
+        asked.append(expr)
+        return evaluate(self, expr, *args, **more)
+
+    monkeypatch.setattr(ShapeEnv, "evaluate", noted)
+    second = call(cache, op, x, *arguments)
+    assert cache.hits == 1 and asked == []
+    assert layout(first) == layout(second)
+    assert second.untyped_storage()._cdata == x.untyped_storage()._cdata
+    assert second._base is None

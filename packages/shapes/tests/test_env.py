@@ -155,6 +155,14 @@ def test_a_truth_counts_as_a_number_beside_numbers():
     assert bool(truth < b) and not bool(truth == b) and relations(env)[0] == "(s0 > 5)"
 
 
+def test_a_tensor_inside_of_memory_is_asked_nothing(monkeypatch):
+    env = ShapeEnv()
+    asked = []
+    monkeypatch.setattr(ShapeEnv, "evaluate", lambda self, expr, *args, **more: asked.append(expr))
+    x = fakeify(fake_mode(env), torch.empty(6, 4)[2:], "x", dynamic=(0, 1))
+    assert asked == [] and x.storage_offset() == 8 and x._base is None
+
+
 def test_the_offset_of_a_slice_is_kept_and_costs_no_fact():
     env = ShapeEnv()
     given = torch.empty(5, 8, dtype=torch.int64)[1:, ::2]

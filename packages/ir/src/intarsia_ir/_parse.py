@@ -32,6 +32,7 @@ from intarsia_ir._tokens import Tokens, fail, tokenize, unquoted
 from intarsia_ir.device_guard import keep_device_guard
 from intarsia_ir.dtypes import DTYPE_NAMES, dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.fakes import fake_at
 from intarsia_ir.higher_order import HIGHER_ORDER, HigherOrderOp
 from intarsia_ir.records import Origin
 
@@ -433,22 +434,14 @@ def _fake(
     mode: FakeTensorMode, sizes: list[Any], strides: list[Any], offset: Any, dtype: torch.dtype, device: str
 ) -> torch.Tensor:
     if any(type(number) is not int for number in (*sizes, *strides, offset)):
-        return _symbolic_fake(mode, sizes, strides, offset, dtype, device)
+        if type(offset) is not int or offset != 0:
+            return fake_at(mode, sizes, strides, offset, dtype, device)
+        with mode:
+            return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
     empty = any(type(size) is int and size == 0 for size in sizes)
     reach = 0 if empty else sum((size - 1) * stride for size, stride in zip(sizes, strides)) + 1
     storage = torch.empty((offset + reach,), dtype=dtype, device="meta")
     return FakeTensor(mode, storage.as_strided(sizes, strides, offset), torch.device(device))
-
-
-def _symbolic_fake(
-    mode: FakeTensorMode, sizes: list[Any], strides: list[Any], offset: Any, dtype: torch.dtype, device: str
-) -> torch.Tensor:
-    with mode:
-        made = torch.empty_strided(sizes, strides, dtype=dtype, device=device)
-        if type(offset) is int and offset == 0:
-            return made
-        base = torch.empty(0, dtype=dtype, device=device)
-        return base.set_(made.untyped_storage(), offset, sizes, strides)
 
 
 def _holder(attributes: Mapping[str, Any]) -> torch.nn.Module:

@@ -50,6 +50,7 @@ from intarsia_ir._tokens import Tokens, fail, tokenize
 from intarsia_ir.aten.text import DIALECT as ATEN
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.fact_text import fact_lines, read_facts
+from intarsia_ir.fakes import strided_over
 from intarsia_ir.records import GuardRecord, Halves, InputSpec, Signature, SizeExpression, SizeFacts, Write
 from intarsia_ir.torch.text import DIALECT as TORCH
 from intarsia_ir.values import Captured, Functional, Half, Partition, Recorded
@@ -364,10 +365,9 @@ def _examples(reader: Reader) -> Iterator[Any]:
 
 
 def _in_memory_of(owner: FakeTensor, value: FakeTensor) -> torch.Tensor:
-    with owner.fake_mode, torch.no_grad():
-        made = torch.empty(0, dtype=value.dtype, device=value.device)
-        made.set_(owner.untyped_storage(), value.storage_offset(), value.shape, value.stride())
-        return made.requires_grad_(value.requires_grad)
+    layout = value.shape, value.stride(), value.storage_offset()
+    raw = strided_over(owner.untyped_storage(), value.dtype, *layout)
+    return FakeTensor(owner.fake_mode, raw, value.fake_device).requires_grad_(value.requires_grad)
 
 
 def record_reader(text: str, line: int, constants: Mapping[str, Any]) -> Reader:

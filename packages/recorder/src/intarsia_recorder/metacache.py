@@ -18,6 +18,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from intarsia_ir.fakes import strided_over
 from intarsia_recorder.fakes import fake_of
 from intarsia_recorder.iteration import is_dense, is_static
 
@@ -291,10 +292,9 @@ def _recipe(result: Any, tensors: Sequence[torch.Tensor]) -> Any:
 def _view_of(mode: FakeTensorMode, tensor: torch.Tensor, shape: Any, strides: Any, offset: Any) -> FakeTensor:
     """Return a fake tensor with this layout over the storage of `tensor`."""
     assert isinstance(tensor, FakeTensor)
+    raw = strided_over(tensor.untyped_storage(), tensor.dtype, shape, strides, offset)
     undispatched = _Undispatched()
     try:
-        raw = torch.empty(0, dtype=tensor.dtype, device=_META)
-        raw.set_(tensor.untyped_storage(), offset, shape, strides)
         return fake_of(mode, raw, tensor.fake_device)
     finally:
         del undispatched

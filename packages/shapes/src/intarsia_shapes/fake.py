@@ -9,6 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_ir.device_guard import keep_device_guard
+from intarsia_ir.fakes import fake_at
 from intarsia_shapes.env import ShapeEnv
 
 __all__ = ["fake_mode", "fakeify"]
@@ -78,11 +79,10 @@ def fakeify(
             env.promise(source, size[-1], *ranges[d])
     stride = _symbolic_strides(env, tensor, name, size, strides)
     with mode:
-        result = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device)
         if offset := tensor.storage_offset():
-            # not a view of what lies before it: an input has no base
-            raw = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-            result = raw.set_(result.untyped_storage(), offset, size, stride)
+            result = fake_at(mode, size, stride, offset, tensor.dtype, tensor.device)
+        else:
+            result = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device)
         result = torch._neg_view(result) if tensor.is_neg() else result
         result = torch._conj(result) if tensor.is_conj() else result
         return result.requires_grad_(tensor.requires_grad)
