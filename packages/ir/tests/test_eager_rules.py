@@ -11,6 +11,7 @@ from intarsia_ir.eager import (
     HALVES,
     MIXED_PARAMETERS,
     ROWS,
+    ConvertedNumber,
     Decides,
     Device,
     GradientLayout,
@@ -20,6 +21,7 @@ from intarsia_ir.eager import (
     OperandTypes,
     Orders,
     ParameterTypes,
+    Part,
     RefusedDimension,
     RefusedNumber,
     RefusedTypes,
@@ -30,6 +32,7 @@ from intarsia_ir.eager import (
     SameType,
     StoredType,
     TypesAt,
+    Written,
     base_name,
     rounds,
     rows_of,
@@ -79,7 +82,9 @@ def test_what_is_wrong_with_a_table_is_found(row, finding):
     assert [text for text in findings((*ROWS, row)) if finding in text]
 
 
-@pytest.mark.parametrize("kind", [OperandTypes, OperandShapes, Layout, ResultType, GradientLayout])
+@pytest.mark.parametrize(
+    "kind", [OperandTypes, OperandShapes, Layout, ResultType, GradientLayout, ConvertedNumber, Part, Written]
+)
 def test_every_rule_that_has_a_name_has_a_row(kind):
     named = {row.rule for row in ROWS} | {row.rule.layout for row in ROWS if isinstance(row.rule, Orders)}
     implied = {Layout.IN_ORDER_WITH_NUMBERS}  # of elementwise ops without a row

@@ -8,13 +8,14 @@ each question asked here becomes a guard, and an assertion in the graph where th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from intarsia_ir.eager import RefusedDimension, rules_of
+from intarsia_ir.eager import Part, RefusedDimension, rules_of
 from intarsia_recorder.operands import Check, by_name
 
 __all__ = ["depends_on_data", "dimension_check", "index_check"]
@@ -52,11 +53,12 @@ def index_check(op: OpOverload) -> Check | None:
         IndexError: For an index beyond the end.
         RuntimeError: For a source of another shape than the part that it replaces.
     """
-    if op in _SELECTING:
-        return _check_index
-    part_of = _REPLACING.get(op)
-    if part_of is None:
+    asked = rules_of(op, Part)
+    if not asked:
         return None
+    if asked[0] is Part.INDEX:
+        return _check_index
+    part_of = _PARTS[asked[0]]
 
     def check(mode: FakeTensorMode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         place = by_name(op, args, kwargs)
@@ -71,11 +73,7 @@ def index_check(op: OpOverload) -> Check | None:
     return check
 
 
-_SELECTING = {aten.select.int, aten.select_copy.int}
-_REPLACING: dict[Any, Any] = {
-    aten.select_scatter.default: aten.select.int,
-    aten.slice_scatter.default: aten.slice.Tensor,
-}
+_PARTS: Mapping[Part, Any] = MappingProxyType({Part.ITEM: aten.select.int, Part.SLICE: aten.slice.Tensor})
 
 
 def _check_index(mode: FakeTensorMode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

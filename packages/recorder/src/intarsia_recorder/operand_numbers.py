@@ -17,18 +17,12 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._mode_utils import no_dispatch
 
-from intarsia_ir.eager import base_name
+from intarsia_ir.eager import ConvertedNumber, rules_of
 from intarsia_recorder.operands import Check, by_name, device_of
 
 __all__ = ["check_numbers", "number_check"]
 
 _Question = tuple[tuple[str, Any], ...]  # arguments by name: each an _Operand, a _Number, or itself
-_NAMES = """
-    addbmm addmm addmv addr arange baddbmm constant_pad_nd copysign eq fill floor_divide full full_like ge gt index_add
-    index_fill le lt masked_fill ne new_full scatter threshold where xlogy
-"""
-_LIKE_POINTWISE = frozenset(_NAMES.split())
-"""Ops that convert numbers as elementwise ones do, and that torch doesn't tag so, some in place only."""
 _SMALLEST: dict[str, Any] = {"pad": (0, 1), "start": 0, "end": 1, "step": 1}
 """Arguments that aren't converted -> what they are in the question. So is `size`, made small."""
 _LEFT_OUT = frozenset({"device", "layout", "memory_format", "pin_memory"})
@@ -62,7 +56,7 @@ def number_check(op: OpOverload) -> Check | None:
     """
     if torch.Tag.nondeterministic_seeded in op.tags:
         return None
-    if base_name(op) not in _LIKE_POINTWISE and torch.Tag.pointwise not in op.tags:
+    if torch.Tag.pointwise not in op.tags and not rules_of(op, ConvertedNumber):
         return None
     return lambda mode, args, kwargs: check_numbers(op, args, kwargs)
 

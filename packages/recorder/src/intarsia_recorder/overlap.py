@@ -18,13 +18,12 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._mode_utils import no_dispatch
 
+from intarsia_ir.eager import Written, rules_of
 from intarsia_recorder.iteration import known_numbers
 from intarsia_recorder.operands import Check, by_name, op_name
 
 __all__ = ["overlap_check"]
 
-# what they write is the same whatever was there, and the same everywhere
-_UNIFORM = frozenset({"fill_", "zero_"})
 # eager's words
 _SEVERAL = (
     "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
@@ -53,10 +52,12 @@ def overlap_check(op: OpOverload) -> Check | None:
     ):
         return None
 
+    uniform = Written.UNIFORM in rules_of(name, Written)
+
     def check(mode: FakeTensorMode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         arguments = by_name(op, args, kwargs).items()
         targets = _layouts(value for name, value in arguments if written[name])
-        if name not in _UNIFORM and any(map(_overlaps_itself, targets)):
+        if not uniform and any(map(_overlaps_itself, targets)):
             raise RuntimeError(_SEVERAL)
         places: dict[int, list[_Layout]] = {}
         for target in targets:

@@ -17,11 +17,13 @@ from intarsia_ir.eager.refusals import MIXED_PARAMETERS
 from intarsia_ir.eager.rounding import Rounded, Rounds
 from intarsia_ir.eager.rows import (
     HALVES,
+    ConvertedNumber,
     Decides,
     Device,
     OperandShapes,
     OperandTypes,
     ParameterTypes,
+    Part,
     RefusedDimension,
     RefusedNumber,
     RefusedTypes,
@@ -30,6 +32,7 @@ from intarsia_ir.eager.rows import (
     SameType,
     StoredType,
     TypesAt,
+    Written,
 )
 from intarsia_ir.eager.table import ROWS, base_name, rounds, rows_of, rules_of
 
@@ -37,6 +40,7 @@ __all__ = [
     "HALVES",
     "MIXED_PARAMETERS",
     "ROWS",
+    "ConvertedNumber",
     "Decides",
     "Device",
     "GradientLayout",
@@ -46,6 +50,7 @@ __all__ = [
     "OperandTypes",
     "Orders",
     "ParameterTypes",
+    "Part",
     "RefusedDimension",
     "RefusedNumber",
     "RefusedTypes",
@@ -57,6 +62,7 @@ __all__ = [
     "SameType",
     "StoredType",
     "TypesAt",
+    "Written",
     "base_name",
     "rounds",
     "rows_of",

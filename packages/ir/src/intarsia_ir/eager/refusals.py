@@ -16,11 +16,13 @@ from intarsia_ir.eager.rows import (
     FLOATS,
     HALVES,
     INTEGERS,
+    ConvertedNumber,
     Decides,
     Device,
     OperandShapes,
     OperandTypes,
     ParameterTypes,
+    Part,
     RefusedDimension,
     RefusedNumber,
     RefusedTypes,
@@ -29,6 +31,7 @@ from intarsia_ir.eager.rows import (
     SameType,
     StoredType,
     TypesAt,
+    Written,
 )
 
 __all__ = ["MIXED_PARAMETERS", "NORMALISATIONS", "REFUSALS"]
@@ -211,9 +214,24 @@ _STORED = (
     (StoredType(made_float=False), "add addcmul bitwise_and fmod mul remainder sub"),
     (StoredType(made_float=True), "addcdiv atan2 copysign div.Scalar div.Tensor hypot ldexp logit"),
 )
+# what elementwise operators do, of operators that torch doesn't call so, some in place only
+_CONVERTING = """
+    addbmm addmm addmv addr arange baddbmm constant_pad_nd copysign eq fill floor_divide full full_like ge gt index_add
+    index_fill le lt masked_fill ne new_full scatter threshold where xlogy
+"""
 _NUMBERS = (
+    *(Row(name, ConvertedNumber.REFUSED, Device.CPU) for name in _CONVERTING.split()),
     Row("celu", RefusedNumber(1, "==", 0)),
     Row("smooth_l1_loss", RefusedNumber(3, "<", 0)),
+)
+
+# ---- parts of tensors, and memory that overlaps itself ----------------------------------------------------------
+
+_PARTS = (
+    (Part.INDEX, "select.int select_copy.int"),
+    (Part.ITEM, "select_scatter.default"),
+    (Part.SLICE, "slice_scatter.default"),
+    (Written.UNIFORM, "fill_ zero_"),
 )
 
 # ---- shapes and dimensions -------------------------------------------------------------------------------------
@@ -249,7 +267,7 @@ _DIMENSIONS = (
 REFUSALS: tuple[Row, ...] = (
     *_type_rows(),
     *_together_rows(),
-    *(Row(name, rule) for rule, names in (*_STORED, *_SHAPES, *_DIMENSIONS) for name in names.split()),
+    *(Row(name, rule) for rule, names in (*_STORED, *_PARTS, *_SHAPES, *_DIMENSIONS) for name in names.split()),
     *_NUMBERS,
 )
 """Every row of a refusal."""

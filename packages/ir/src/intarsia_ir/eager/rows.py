@@ -16,11 +16,13 @@ __all__ = [
     "FLOATS",
     "HALVES",
     "INTEGERS",
+    "ConvertedNumber",
     "Decides",
     "Device",
     "OperandShapes",
     "OperandTypes",
     "ParameterTypes",
+    "Part",
     "RefusedDimension",
     "RefusedNumber",
     "RefusedTypes",
@@ -29,6 +31,7 @@ __all__ = [
     "SameType",
     "StoredType",
     "TypesAt",
+    "Written",
 ]
 
 BOOL = frozenset({torch.bool})
@@ -165,6 +168,26 @@ class RefusedNumber(Rule):
             return False
         number = arguments[self.argument]
         return bool(number == self.bound if self.relation == "==" else number < self.bound)
+
+
+class ConvertedNumber(Rule, enum.Enum):
+    """Numbers that are converted to the operands' type; which it can't hold differs by version, so eager is asked."""
+
+    REFUSED = "a number beside the operands that their type can't hold is refused"
+
+
+class Part(Rule, enum.Enum):
+    """What is asked of a part of a tensor, which meta kernels leave unchecked; the recorder has the checks."""
+
+    INDEX = "an index beyond either end is refused"
+    ITEM = "a source of another shape than the item that it replaces is refused"
+    SLICE = "a source of another shape than the slice that it replaces is refused"
+
+
+class Written(Rule, enum.Enum):
+    """Writes to memory that overlaps itself, which other operators refuse."""
+
+    UNIFORM = "what is written is the same everywhere, whatever was there: elements may share memory"
 
 
 # ---- operands of several types ---------------------------------------------------------------------------------
