@@ -190,7 +190,7 @@ def code_lines(text: str) -> int:
 
 
 def sizes() -> None:
-    """Print the longest files and functions: places to look, not violations."""
+    """Print the longest files and functions, and how many names say nothing: places to look, not violations."""
     long_files: list[tuple[int, str]] = []
     long_functions: list[tuple[int, str]] = []
     for path in sorted(ROOT.glob("packages/*/src/**/*.py")):
@@ -204,6 +204,10 @@ def sizes() -> None:
         over = sorted((e for e in entries if e[0] > limit), reverse=True)
         for lines, name in over[:10]:
             print(f"tidy: look at {name}: a {what} of {lines} lines")
+    sys.path.insert(0, str(ROOT / "tools"))
+    from names import totals
+
+    print("tidy: {} names that say nothing, {} public arguments of one letter: tools/names.py".format(*totals()))
 
 
 if __name__ == "__main__":

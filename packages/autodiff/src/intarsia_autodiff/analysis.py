@@ -126,13 +126,13 @@ class Analysis:
     def copied(self) -> set[fx.Node]:
         """Values that are copied when they're saved."""
         written = {write.input for write in self.signature.writes}
-        found: set[fx.Node] = set()
+        nodes: set[fx.Node] = set()
         for position, node in enumerate(self.primals):
             role = self.signature.inputs[position].role
             if not isinstance(meta.value(node), torch.Tensor):
                 continue
             if position in written or not (meta.is_kept(node) or role is Role.PARAMETER):
-                found.add(node)
+                nodes.add(node)
         shown = {}
         for position in self.forward_results:
             if any(position in _result(spec) for spec in self.signature.outputs[: self.tie.n_outputs]):
@@ -140,8 +140,8 @@ class Analysis:
         for node in self.graph.nodes:
             result = shown.get(_memory(node))
             if result is not None and node.op == "call_function" and (node is not result or not meta.is_kept(node)):
-                found.add(node)
-        return found
+                nodes.add(node)
+        return nodes
 
     def problem(self) -> Problem:
         """Return what policies see."""
@@ -191,21 +191,21 @@ class Analysis:
         return Value(node.name, n_bytes, operands, recompute, saveable, needed, _flops(node), is_forward)
 
     def _dependents(self, nodes: list[fx.Node]) -> set[fx.Node]:
-        found = set(nodes)
+        dependents = set(nodes)
         for node in self.graph.nodes:
-            if node.op != "output" and any(operand in found for operand in node.all_input_nodes):
-                found.add(node)
-        return found
+            if node.op != "output" and any(operand in dependents for operand in node.all_input_nodes):
+                dependents.add(node)
+        return dependents
 
     def _tangent_result(self, tangent: Any) -> int:
         """Return the number of the result whose gradient a tangent is."""
         if tangent.of_write:
-            found = [write.result for write in self.signature.writes if write.input == tangent.position]
+            results = [write.result for write in self.signature.writes if write.input == tangent.position]
         else:
-            found = list(_result(self.signature.outputs[tangent.position]))
-        if not found:
+            results = list(_result(self.signature.outputs[tangent.position]))
+        if not results:
             raise InvalidArgumentError("a tangent belongs to no result of the graph", code="partition.joint")
-        return found[0]
+        return results[0]
 
     def _check(self) -> None:
         for node in self.graph.nodes:
@@ -268,11 +268,11 @@ def _memory(node: fx.Node) -> fx.Node:
 def _recompute(node: fx.Node) -> Recompute:
     if node.target is operator.getitem and isinstance(node.args[0], fx.Node):
         return _recompute(node.args[0])
-    found = aten_dialect.node_effects(node)
-    if not found.repeatable:
+    effects = aten_dialect.node_effects(node)
+    if not effects.repeatable:
         return Recompute.NEVER
     target = node.target
-    if not isinstance(target, OpOverload) or found.views or target in _ONE_PASS:
+    if not isinstance(target, OpOverload) or effects.views or target in _ONE_PASS:
         return Recompute.CHEAP
     return Recompute.CHEAP if torch.Tag.pointwise in target.tags else Recompute.COSTLY
 

@@ -112,8 +112,8 @@ class _Numbering:
                 numbers[node] = numbers[node.args[0]]  # type: ignore[index]
             else:
                 key = [node.target, _frozen(fx.map_arg((node.args, node.kwargs), lambda n: _Number(numbers[n])))]
-                found = aten_dialect.node_effects(node)
-                if found.random or found.communicates:
+                effects = aten_dialect.node_effects(node)
+                if effects.random or effects.communicates:
                     numbers[node] = self.of((*key, "draw", len(draws)))
                     draws.append(numbers[node])
                 else:

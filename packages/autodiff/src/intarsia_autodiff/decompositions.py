@@ -69,8 +69,8 @@ def backward_decompositions() -> dict[OpOverload, Callable[..., Any]]:
         >>> torch.ops.aten.gelu_backward.default in table, torch.ops.aten.convolution_backward.default in table
         (True, False)
     """
-    found = get_decompositions(list(_FROM_TORCH))
-    table = {op: function for op, function in found.items() if isinstance(op, OpOverload)}
+    from_torch = get_decompositions(list(_FROM_TORCH))
+    table = {op: function for op, function in from_torch.items() if isinstance(op, OpOverload)}
     layer_norm = aten.native_layer_norm.default
     table[layer_norm] = statistics_of_parameters(table[layer_norm])
     table[aten.glu_backward.default] = _glu_backward(table[aten.glu_backward.default])

@@ -232,8 +232,8 @@ class _Backward:
         """Return the inputs and outputs whose memory eager keeps for a part."""
         kept = {_storage(tensor) for tensor in saved_by(part.holding)}
         inputs = [(n, True) for storage, n in self.storages.items() if storage in kept]
-        own = [(n, value) for n, value in enumerate(outputs) if isinstance(value, FakeTensor)]
-        shown = [(n, False) for n, x in own if _storage(x) in kept and _storage(x) not in self.storages]
+        fakes = [(n, value) for n, value in enumerate(outputs) if isinstance(value, FakeTensor)]
+        shown = [(n, False) for n, x in fakes if _storage(x) in kept and _storage(x) not in self.storages]
         return (*sorted(inputs), *shown)
 
     def _refuse_late_writes(self, outputs: Sequence[Any]) -> None:
@@ -370,10 +370,10 @@ class _Backward:
             [_through_bits(tangent, root) for tangent, root in zip(*both, strict=True)]
             for both in zip(tangents, parts, strict=True)
         ]
-        found = [self._gradients(roots, of_roots) for roots, of_roots in zip(parts, given, strict=True)]
-        if len(found) == 1:
-            return found
-        return [{n: gradient for n, gradient in part.items() if gradient is not None} for part in found]
+        gradients = [self._gradients(roots, of_roots) for roots, of_roots in zip(parts, given, strict=True)]
+        if len(gradients) == 1:
+            return gradients
+        return [{n: gradient for n, gradient in part.items() if gradient is not None} for part in gradients]
 
     def _gradients(self, roots: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor]) -> dict[int, Any]:
         """Return the gradient of each input that requires grad; None where there is none."""
@@ -381,7 +381,7 @@ class _Backward:
         try:
             # on this thread: autograd's own threads, one a device, would record side by side
             with torch.autograd.set_multithreading_enabled(False):
-                found = torch.autograd.grad(roots, list(self.edges.values()), tangents, allow_unused=True)
+                gradients = torch.autograd.grad(roots, list(self.edges.values()), tangents, allow_unused=True)
         except _WrittenError as error:  # eager raises it as well, and only if it goes back from here
             self.raises[-1] = str(error)
             return dict.fromkeys(self.edges)
@@ -392,12 +392,12 @@ class _Backward:
             raise UnsupportedError(
                 f"the backward pass of the program can't be recorded: {error}", code="training.backward"
             ) from error
-        for gradient in found:
+        for gradient in gradients:
             if gradient is not None and not isinstance(gradient, FakeTensor):
                 raise UnsupportedError(
                     f"the gradient of an input is a {type(gradient).__qualname__}", code="training.subclass"
                 )
-        return dict(zip(self.edges, found, strict=True))
+        return dict(zip(self.edges, gradients, strict=True))
 
     def _tangent(self, root: torch.Tensor, number: int) -> torch.Tensor:
         """Add the tangent of a root, with its strides; where it has gaps or overlaps, row by row instead."""

@@ -133,13 +133,13 @@ def partition(
     saved = tuple(value.name for value in problem.values if value.name in chosen)
     text = policy.policy if isinstance(policy, PartitionPlan) else str(policy)
     plan = PartitionPlan(text, saved, problem.recomputed(saved), problem.n_bytes(saved))
-    made = _Splitter(joint, analysis, plan).split()
+    graphs = _Splitter(joint, analysis, plan).split()
     if check:
-        aten_dialect.verify(made.forward.graph_module, functional=True)
-        for part, (backward, halves) in enumerate(zip(made.backwards, made.halves, strict=True)):
+        aten_dialect.verify(graphs.forward.graph_module, functional=True)
+        for part, (backward, halves) in enumerate(zip(graphs.backwards, graphs.halves, strict=True)):
             aten_dialect.verify(backward.graph_module, functional=True)
-            check_halves(joint, made.forward.graph_module, backward.graph_module, halves, part)
-    return Partitioned(made, plan)
+            check_halves(joint, graphs.forward.graph_module, backward.graph_module, halves, part)
+    return Partitioned(graphs, plan)
 
 
 def partition_problem(joint: Recorded) -> Problem:
@@ -166,18 +166,18 @@ class _Splitter:
         self._tellers = [*analysis.primals, *forward]  # what the forward graph can read sizes from
 
     def split(self) -> Partition[Half]:
-        made: list[tuple[_Part, fx.GraphModule, Signature, tuple[tuple[int, ...], ...], tuple[FoundSymbol, ...]]] = []
+        parts: list[tuple[_Part, fx.GraphModule, Signature, tuple[tuple[int, ...], ...], tuple[FoundSymbol, ...]]] = []
         for part in self._parts():
             gm, signature, needs = self._backward(part, ())
             sizes = tuple(find_symbol(name, self._tellers) for name in untold_symbols(gm, signature))
             if sizes:
                 gm, signature, needs = self._backward(part, sizes)
-            made.append((part, gm, signature, needs, sizes))
-        every_size = {str(found.value.node.expr): found for *_, sizes in made for found in sizes}
+            parts.append((part, gm, signature, needs, sizes))
+        every_size = {str(symbol.value.node.expr): symbol for *_, sizes in parts for symbol in sizes}
         forward_gm, forward, saved, places = self._forward(every_size)
         backwards, fits = [], []
-        for part, gm, signature, needs, sizes in made:
-            given = (*[saved[n] for n in part.saved], *[saved[str(found.value.node.expr)] for found in sizes])
+        for part, gm, signature, needs, sizes in parts:
+            given = (*[saved[n] for n in part.saved], *[saved[str(symbol.value.node.expr)] for symbol in sizes])
             fits.append(self._halves(part, forward, signature, needs, given, places))
             backwards.append(Half(gm, signature, self.joint.facts))
         guards = self.joint.guards if isinstance(self.joint, Functional) else ()
@@ -237,8 +237,8 @@ class _Splitter:
 
     def _kept_calls(self, tangents: range) -> list[fx.Node]:
         """Return the calls of the backward graphs that do more than compute, and depend on some of these tangents."""
-        own = {self.analysis.tangents[number] for number in tangents}
-        return [node for node in self.analysis.backward_kept_calls if own & _ancestors([node])]
+        tangents_of_part = {self.analysis.tangents[number] for number in tangents}
+        return [node for node in self.analysis.backward_kept_calls if tangents_of_part & _ancestors([node])]
 
     def _read(self, nodes: Iterable[fx.Node]) -> set[fx.Node]:
         """Return what computing nodes goes through, back to saved values."""
@@ -266,7 +266,7 @@ class _Splitter:
             copies[node] = graph.node_copy(node)
         saved_nodes = [node for node in self.saved_nodes if node.op != "placeholder" or node in self.analysis.copied]
         wanted = [self.analysis.results[position] for position in self.analysis.forward_results]
-        tellers = [found.node for found in sizes.values()]
+        tellers = [symbol.node for symbol in sizes.values()]
         needed = _ancestors([*wanted, *saved_nodes, *tellers, *self.analysis.kept_calls])
         for node in self.joint.graph_module.graph.nodes:
             if node in needed and node not in copies:
@@ -278,18 +278,18 @@ class _Splitter:
             if node.op == "placeholder" and node not in self.analysis.copied:
                 saved[node] = SavedValue(self.analysis.primals.index(node), is_input=True)
                 continue
-            made = copies[node]
+            copy = copies[node]
             if node in self.analysis.copied:
-                made = _clone(graph, made)
-            if made not in results:
-                results.append(made)
-            saved[node] = SavedValue(results.index(made))
-        for name, found in sizes.items():
-            if found.number is None and found.node.op == "placeholder":
-                saved[name] = SavedValue(self.analysis.primals.index(found.node), is_input=True)
+                copy = _clone(graph, copy)
+            if copy not in results:
+                results.append(copy)
+            saved[node] = SavedValue(results.index(copy))
+        for name, symbol in sizes.items():
+            if symbol.number is None and symbol.node.op == "placeholder":
+                saved[name] = SavedValue(self.analysis.primals.index(symbol.node), is_input=True)
                 continue
-            told = copies[found.node]
-            results.append(told if found.number is None else _number(graph, found, told))
+            told = copies[symbol.node]
+            results.append(told if symbol.number is None else _number(graph, symbol, told))
             saved[name] = SavedValue(len(results) - 1)
         n_primals = len(self.analysis.primals)
         forward = dataclasses.replace(
@@ -320,9 +320,9 @@ class _Splitter:
         for node in part.saved:
             copies[node] = copy = _placeholder(graph, node)
             inputs.append(InputSpec(copy.name, Role.USER if isinstance(meta.value(node), torch.Tensor) else Role.SIZE))
-        for found in sizes:
-            size = graph.placeholder(f"size_{found.value.node.expr}")
-            meta.set_value(size, found.value)
+        for symbol in sizes:
+            size = graph.placeholder(f"size_{symbol.value.node.expr}")
+            meta.set_value(size, symbol.value)
             inputs.append(InputSpec(size.name, Role.SIZE))
         for node in tangents:
             copies[node] = copy = _placeholder(graph, node)
@@ -365,8 +365,8 @@ class _Splitter:
         nodes = [self.analysis.results[position] for position in _results_of(spec)]
         if isinstance(spec, (InputItself, AliasOfInput)):
             nodes.append(everything[spec.input])
-        found = _ancestors(nodes)
-        return tuple(number for number, tangent in enumerate(tangents) if tangent in found)
+        ancestors = _ancestors(nodes)
+        return tuple(number for number, tangent in enumerate(tangents) if tangent in ancestors)
 
 
 def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:
@@ -376,12 +376,12 @@ def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:
     return copy
 
 
-def _number(graph: fx.Graph, found: FoundSymbol, tensor: fx.Node) -> fx.Node:
+def _number(graph: fx.Graph, symbol: FoundSymbol, tensor: fx.Node) -> fx.Node:
     """Add the call that reads a symbol from a tensor."""
-    assert found.number is not None  # else it is an input itself
-    size = graph.call_function(*found.number(tensor))
-    meta.set_value(size, found.value)
-    meta.set_origins(size, next((meta.origins(n) for n in found.node.users if meta.origins(n)), ()))
+    assert symbol.number is not None  # else it is an input itself
+    size = graph.call_function(*symbol.number(tensor))
+    meta.set_value(size, symbol.value)
+    meta.set_origins(size, next((meta.origins(n) for n in symbol.node.users if meta.origins(n)), ()))
     return size
 
 

@@ -72,10 +72,10 @@ def saved_by(nodes: Collection[Any]) -> Iterator[torch.Tensor]:
     for node in nodes:
         for name in _saving(node):
             try:
-                found = getattr(node, name)
+                saved = getattr(node, name)
             except RuntimeError:
                 continue
-            yield from (t for t in (found if isinstance(found, (tuple, list)) else [found]) if t is not None)
+            yield from (t for t in (saved if isinstance(saved, (tuple, list)) else [saved]) if t is not None)
 
 
 def is_slice_write(node: Any) -> bool:

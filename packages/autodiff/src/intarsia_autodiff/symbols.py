@@ -77,11 +77,11 @@ def _numbers(inputs: Sequence[fx.Node]) -> Iterator[tuple[int, tuple[str, int], 
     """Yield position, kind and dimension, and value of each number of inputs that is a symbol."""
     for position, node in enumerate(inputs):
         value = meta.value(node) if meta.has_value(node) else None
-        found: list[tuple[tuple[str, int], Any]] = [(("itself", 0), value)]
+        numbers: list[tuple[tuple[str, int], Any]] = [(("itself", 0), value)]
         if isinstance(value, torch.Tensor) and value.layout is torch.strided:
-            found = [(("size", dim), n) for dim, n in enumerate(value.shape)]
-            found += [(("stride", dim), n) for dim, n in enumerate(value.stride())]
-        for where, number in found:
+            numbers = [(("size", dim), n) for dim, n in enumerate(value.shape)]
+            numbers += [(("stride", dim), n) for dim, n in enumerate(value.stride())]
+        for where, number in numbers:
             if isinstance(number, torch.SymInt) and number.node.expr.is_Symbol:
                 yield position, where, number
 

@@ -372,12 +372,12 @@ class Dispatcher:
 
     def _with_shared(self, linkable: LinkableCode, code: CodeType) -> LinkableCode:
         """Return code that calls the resume functions that were there before for the same places."""
-        own = {n: r for n, r in linkable.resumes.items() if isinstance(r, CodeType) and n not in linkable.holes}
-        shared = {id(r): self._table.shared(r, code) for r in own.values()}
+        unlinked = {n: r for n, r in linkable.resumes.items() if isinstance(r, CodeType) and n not in linkable.holes}
+        shared = {id(r): self._table.shared(r, code) for r in unlinked.values()}
         if all(id(r) == before for before, r in shared.items()):
             return linkable
         consts = tuple(shared.get(id(c), c) for c in linkable.code.co_consts)
-        resumes = {**linkable.resumes, **{n: shared[id(r)] for n, r in own.items()}}
+        resumes = {**linkable.resumes, **{n: shared[id(r)] for n, r in unlinked.items()}}
         return replace(linkable, code=linkable.code.replace(co_consts=consts), resumes=resumes)
 
     def _goes_on(self, code: CodeType, capture: Capture, resumes: Sequence[CodeType]) -> None:

@@ -106,8 +106,8 @@ class CompiledModule(torch.nn.Module):
     def __class__(self, value: type) -> None:
         # whoever derives from the class at hand, as `fully_shard` does, is to have derived from the wrapper's
         bases = tuple(type(self) if base is self.__class__ else base for base in value.__bases__)
-        own = {name: item for name, item in vars(value).items() if name not in ("__dict__", "__weakref__")}
-        vars(object)["__class__"].__set__(self, type(value)(value.__name__, bases, own))
+        members = {name: item for name, item in vars(value).items() if name not in ("__dict__", "__weakref__")}
+        vars(object)["__class__"].__set__(self, type(value)(value.__name__, bases, members))
 
     @property
     def training(self) -> bool:

@@ -68,13 +68,13 @@ def stand_in(compiled: Any) -> Any:
         kept["_stand_in_class"] = types.new_class(cls.__name__, (_StandIn, cls))
         kept["_stand_in"] = _nothing
     # the compiled module keeps it weakly, so that nothing is in a cycle; bound methods are equal as long as one lives
-    found = kept["_stand_in"]()
-    if found is None:
-        found = object.__new__(kept["_stand_in_class"])
-        object.__setattr__(found, "__dict__", vars(original))
-        object.__setattr__(found, "_compiled", compiled)
-        kept["_stand_in"] = weakref.ref(found)
-    return found
+    stand_in_object = kept["_stand_in"]()
+    if stand_in_object is None:
+        stand_in_object = object.__new__(kept["_stand_in_class"])
+        object.__setattr__(stand_in_object, "__dict__", vars(original))
+        object.__setattr__(stand_in_object, "_compiled", compiled)
+        kept["_stand_in"] = weakref.ref(stand_in_object)
+    return stand_in_object
 
 
 def bindable(cls: type[torch.nn.Module]) -> bool:

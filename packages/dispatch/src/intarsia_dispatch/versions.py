@@ -128,12 +128,12 @@ class CodeTable:
         state = None if (root := origin()) is None else self.find(root)
         if state is None:
             return resume
-        found = next((other for other in state.resumes if _is_same_rest(other, resume)), None)
-        if found is None:
+        same = next((other for other in state.resumes if _is_same_rest(other, resume)), None)
+        if same is None:
             state.resumes.append(resume)
             origins, key = self._origins, id(resume)
             origins[key] = weakref.ref(resume, lambda _: origins.pop(key, None)), origin
-        return found or resume
+        return same or resume
 
     def has_graph(self, code: CodeType, visited: frozenset[CodeType] = frozenset()) -> bool:
         """Tell whether some version of a code object runs a compiled graph, itself or by a resume function."""

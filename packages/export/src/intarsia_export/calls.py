@@ -123,18 +123,18 @@ class Function:
             given = dict(zip(wrapped, given, strict=False)) if len(given) <= len(wrapped) else given
         if not isinstance(given, Mapping):
             return given
-        found = {name: spec for name, spec in given.items() if name in arguments}
+        specs = {name: spec for name, spec in given.items() if name in arguments}
         for name, spec in given.items():
             place = wrapped.index(name) if name in wrapped else -1
             if name in arguments:
                 continue
             if named is not None and name in arguments.get(named, {}):
-                found.setdefault(named, {})[name] = spec
+                specs.setdefault(named, {})[name] = spec
             elif rest is not None and 0 <= place < len(arguments.get(rest, ())):
-                found.setdefault(rest, [None] * len(arguments[rest]))[place] = spec
+                specs.setdefault(rest, [None] * len(arguments[rest]))[place] = spec
             elif spec is not None:
-                found[name] = spec  # no argument: whoever looks for it tells
-        return found
+                specs[name] = spec  # no argument: whoever looks for it tells
+        return specs
 
     def call_with(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments that give parameters these values."""
@@ -158,28 +158,28 @@ def function_of(fn: Any) -> Function:
         raise InvalidArgumentError(
             f"a function, a bound method or a module is exported, not {fn!r}", code="export.function"
         )
-    own = (called.__self__,) if isinstance(called, MethodType) else ()
+    receiver = (called.__self__,) if isinstance(called, MethodType) else ()
     name = type(fn).__qualname__ if isinstance(fn, torch.nn.Module) else plain.__qualname__
-    return Function(called, plain, own, name)
+    return Function(called, plain, receiver, name)
 
 
 def _has_hooks(module: torch.nn.Module) -> bool:
     shared = torch.nn.modules.module
     names = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
-    own = [vars(module)[f"_{name}"] for name in names]
-    return any(own) or any(getattr(shared, f"_global_{name}") for name in names)
+    hooks = [vars(module)[f"_{name}"] for name in names]
+    return any(hooks) or any(getattr(shared, f"_global_{name}") for name in names)
 
 
 def parameters_of(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Parameter, ...]:
     """Return the parameters of what was exported with these arguments."""
     signature = function.signature()
     given = signature.bind(*args, **kwargs).arguments
-    found = []
+    parameters = []
     for p in signature.parameters.values():
         default = None if p.default is inspect.Parameter.empty else literal_text(p.default)
         has_default = p.default is not inspect.Parameter.empty
-        found.append(Parameter(p.name, p.kind.name, default, has_default and p.name not in given))
-    return tuple(found)
+        parameters.append(Parameter(p.name, p.kind.name, default, has_default and p.name not in given))
+    return tuple(parameters)
 
 
 # ---- one captured call ------------------------------------------------------------------------------------------
@@ -403,28 +403,28 @@ class _Replay:
                     numbers[text] = torch.SymInt(env.node(symbol, int, hints[symbol.name]))
         if not numbers:
             return self.arguments
-        made: dict[str, Any] = {}
+        sized: dict[str, Any] = {}
         for name, value in self.arguments.items():
             leaves, spec = pytree.tree_flatten_with_path(value)
             new = [self._stand_in(leaf, name + path_text(path), numbers) for path, leaf in leaves]
-            made[name] = pytree.tree_unflatten(new, spec)
-        return made
+            sized[name] = pytree.tree_unflatten(new, spec)
+        return sized
 
     def _stand_in(self, leaf: Any, path: str, numbers: Mapping[str, Any]) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        found = {
+        sizes = {
             (kind, dim): number
             for kind in ("size", "stride")
             for dim in range(leaf.dim())
             if (number := numbers.get(f"{path}.{kind}({dim})")) is not None
         }
-        if not found:
+        if not sizes:
             return leaf
-        made = _Sized(leaf, found)
-        self.stands_for[id(made)] = leaf
-        self.kept.append(made)
-        return made
+        sized = _Sized(leaf, sizes)
+        self.stands_for[id(sized)] = leaf
+        self.kept.append(sized)
+        return sized
 
 
 def path_text(path: Sequence[Any]) -> str:
@@ -472,11 +472,11 @@ def _weight_name(source: Source | None, name: str) -> str:
 
 def _way(source: Source | None) -> list[Any]:
     """Return what a source is fetched from, outermost object first, and itself."""
-    found: list[Any] = []
+    steps: list[Any] = []
     while source is not None:
-        found.append(source)
+        steps.append(source)
         source = getattr(source, "base", None)
-    return found[::-1]
+    return steps[::-1]
 
 
 def _root(source: Source | None) -> str | None:

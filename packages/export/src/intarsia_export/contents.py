@@ -149,19 +149,19 @@ class Artefact:
         """
         tensors, metadata = _packed(self)
         folder = Path(path).resolve().parent
-        descriptor, made = tempfile.mkstemp(dir=folder, prefix=".intarsia-")
+        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".intarsia-")
         os.close(descriptor)
         try:
             try:
-                safetensors.torch.save_file(tensors, made, metadata=metadata)
+                safetensors.torch.save_file(tensors, temporary, metadata=metadata)
             except (KeyError, ValueError) as error:
                 raise UnsupportedError(f"the weights can't be written: {error}", code="export.weight") from error
             umask = os.umask(0)
             os.umask(umask)
-            os.chmod(made, 0o666 & ~umask)
-            os.replace(made, path)
+            os.chmod(temporary, 0o666 & ~umask)
+            os.replace(temporary, path)
         except BaseException:
-            os.unlink(made)
+            os.unlink(temporary)
             raise
 
 

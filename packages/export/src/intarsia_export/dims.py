@@ -73,7 +73,7 @@ def places_of(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Places:
     """
     if dynamic_shapes is None:
         return {}
-    found: dict[int, tuple[str, torch.Tensor, Mapping[int, Dim]]] = {}
+    places: dict[int, tuple[str, torch.Tensor, Mapping[int, Dim]]] = {}
     given = dynamic_shapes
     if isinstance(given, (tuple, list)):
         if len(given) > len(arguments):
@@ -85,10 +85,10 @@ def places_of(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Places:
         if name not in arguments:
             raise _misfit(f"there is no argument {name!r}; there are {', '.join(arguments)}")
         for path, tensor, dims in _placed(name, arguments[name], spec):
-            if id(tensor) in found and found[id(tensor)][2] != dims:
-                raise _misfit(f"{path} and {found[id(tensor)][0]} are one tensor, and their dimensions differ")
-            found[id(tensor)] = (path, tensor, dims)
-    return found
+            if id(tensor) in places and places[id(tensor)][2] != dims:
+                raise _misfit(f"{path} and {places[id(tensor)][0]} are one tensor, and their dimensions differ")
+            places[id(tensor)] = (path, tensor, dims)
+    return places
 
 
 def _placed(path: str, value: Any, spec: Any) -> Iterator[tuple[str, torch.Tensor, Mapping[int, Dim]]]:
@@ -116,15 +116,15 @@ def _dims(path: str, tensor: torch.Tensor, spec: Any) -> Mapping[int, Dim]:
     entries = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
     if not isinstance(spec, Mapping) and len(spec) != tensor.dim():
         raise _misfit(f"{path} has {tensor.dim()} dimensions, and {len(spec)} are given")
-    found = {}
+    dims = {}
     for place, given in entries:
         if not isinstance(place, int) or not -tensor.dim() <= place < tensor.dim():
             raise _misfit(f"{path}, of rank {tensor.dim()}, has no dimension {place!r}")
         place %= tensor.dim()
         dim = _dim(path, place, tensor.shape[place], given)
         if dim is not None:
-            found[place] = dim
-    return found
+            dims[place] = dim
+    return dims
 
 
 def _dim(path: str, place: int, size: int, given: Any) -> Dim | None:
@@ -195,11 +195,11 @@ def hints_of(case: Case, places: Places) -> Mapping[Dim, int]:
     Raises:
         InvalidArgumentError: `export.dimension`: there are too few sizes to tell dimensions apart.
     """
-    found = {dim: size for dim, size in case.items() if size is not None}
+    hints = {dim: size for dim, size in case.items() if size is not None}
     seen = {dim: t.shape[place] for _, t, dims in reversed(list(places.values())) for place, dim in dims.items()}
     for dim in [dim for dim, size in case.items() if size is None]:
         low = max(dim.min, 2)
-        taken = [size for other, size in found.items() if case[other] is None]
+        taken = [size for other, size in hints.items() if case[other] is None]
         tried = (n for n in (seen[dim], *range(low, low + len(case) + 1)) if n >= low and n not in taken)
         size = next((n for n in tried if dim.max is None or n <= dim.max), None)
         if size is None:
@@ -207,13 +207,13 @@ def hints_of(case: Case, places: Places) -> Mapping[Dim, int]:
                 f"the bounds of {dim.name} are so narrow that it can't be told from other dimensions",
                 code="export.dimension",
             )
-        found[dim] = size
-    return found
+        hints[dim] = size
+    return hints
 
 
 def example_of(tensor: torch.Tensor, dims: Mapping[int, Dim], case: Case, hints: Mapping[Dim, int]) -> torch.Tensor:
     """Return a tensor like `tensor` with the sizes of a case, its rows repeated or left out; what varies is marked."""
-    made = tensor.detach()
+    example = tensor.detach()
     for place, dim in dims.items():
         size, has = hints[dim], tensor.shape[place]
         if size != has:
@@ -221,10 +221,12 @@ def example_of(tensor: torch.Tensor, dims: Mapping[int, Dim], case: Case, hints:
                 raise InvalidArgumentError(
                     f"an example of size 0 for {dim.name} says nothing of larger ones", code="export.dimension"
                 )
-            made = made.index_select(place, torch.arange(size, device=made.device) % has)
-    if made.shape == tensor.shape:
-        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(made)
+            example = example.index_select(place, torch.arange(size, device=example.device) % has)
+    if example.shape == tensor.shape:
+        example = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(
+            example
+        )
     for place, dim in dims.items():
         if case[dim] is None:
-            mark_dynamic(made, place, min=max(dim.min, 2), max=dim.max)
-    return made
+            mark_dynamic(example, place, min=max(dim.min, 2), max=dim.max)
+    return example

@@ -95,8 +95,8 @@ def export_call(
                 variants.append(_variant(function, arguments, places, case, weights, backend))
     weights.check([v.finished.program.forward.contract.signature for v in variants], [v.inputs for v in variants])
     given = parameters_of(function, args, kwargs)
-    made = made_on(variants, backend.version)
-    return Artefact(function.name, given, tuple(variants), weights.named, made, sizes_of(places))
+    versions = made_on(variants, backend.version)
+    return Artefact(function.name, given, tuple(variants), weights.named, versions, sizes_of(places))
 
 
 def sizes_of(places: Places) -> tuple[Size, ...]:
@@ -139,8 +139,8 @@ def _variant(
 def with_sizes(arguments: Mapping[str, Any], places: Places, case: Case) -> Mapping[str, Any]:
     """Return the arguments with tensors of the sizes of a case; what doesn't vary is the very tensor."""
     hints = hints_of(case, places)
-    made = {key: example_of(tensor, dims, case, hints) for key, (_, tensor, dims) in places.items()}
-    return {name: pytree.tree_map(lambda x: made.get(id(x), x), value) for name, value in arguments.items()}
+    examples = {key: example_of(tensor, dims, case, hints) for key, (_, tensor, dims) in places.items()}
+    return {name: pytree.tree_map(lambda x: examples.get(id(x), x), value) for name, value in arguments.items()}
 
 
 def finished_variant(finished: Finished, parts: Parts, cache: Cache, examples: Mapping[str, Any]) -> Variant:

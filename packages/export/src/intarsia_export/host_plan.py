@@ -131,10 +131,10 @@ class _Writer:
                 yield f"apart {' '.join(str(self._position(p)) for p in (guard.source, *guard.others))}"
         facts = self.variant.finished.facts
         for name, text in facts.symbols.items():
-            found = _PLACE.fullmatch(text)
-            if found is None:
+            match = _PLACE.fullmatch(text)
+            if match is None:
                 raise NoPlanError(f"the size {name} is read from {text}")
-            yield f"symbol {name} {self._position(found['source'])} {found['kind']} {found['dim'] or 0}"
+            yield f"symbol {name} {self._position(match['source'])} {match['kind']} {match['dim'] or 0}"
         for name, (low, high) in facts.ranges.items():
             bounds = [f"{low} <= {name}"] * (low is not None) + [f"{name} <= {high}"] * (high is not None)
             yield from (f"check {postfix(text)} {quote(text)}" for text in bounds)

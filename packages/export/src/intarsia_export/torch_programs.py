@@ -65,8 +65,8 @@ def export_program(program: Any, args: Any, kwargs: Any, dynamic_shapes: Any, ba
                 variants.append(finished_variant(finished, parts, backend.cache, examples))
     signatures = [v.finished.program.forward.contract.signature for v in variants]
     weights.check(signatures, [v.inputs for v in variants])
-    made = made_on(variants, backend.version)
-    return Artefact(type(program).__name__, parameters, tuple(variants), weights.named, made, sizes_of(places))
+    versions = made_on(variants, backend.version)
+    return Artefact(type(program).__name__, parameters, tuple(variants), weights.named, versions, sizes_of(places))
 
 
 def _arguments(program: Any) -> tuple[dict[str, Any], tuple[Parameter, ...]]:
@@ -77,8 +77,8 @@ def _arguments(program: Any) -> tuple[dict[str, Any], tuple[Parameter, ...]]:
             "the exported program has no example of its inputs", code="export.program", hints=("export it again",)
         )
     args, kwargs = example
-    known = getattr(getattr(program.module_call_graph[0], "signature", None), "forward_arg_names", None) or ()
-    names = [*known[: len(args)], *[f"arg{n}" for n in range(len(known), len(args))]]
+    argument_names = getattr(getattr(program.module_call_graph[0], "signature", None), "forward_arg_names", None) or ()
+    names = [*argument_names[: len(args)], *[f"arg{n}" for n in range(len(argument_names), len(args))]]
     parameters = [Parameter(name, "POSITIONAL_OR_KEYWORD") for name in names]
     parameters += [Parameter(name, "KEYWORD_ONLY") for name in kwargs]
     return {**dict(zip(names, args, strict=True)), **kwargs}, tuple(parameters)
@@ -101,7 +101,7 @@ def _users(program: Any) -> list[fx.Node]:
 
 def _places(program: Any, arguments: Mapping[str, Any]) -> Places:
     """Return which sizes vary: those that are symbols in the program; equal symbols are one dimension."""
-    found: dict[int, tuple[str, torch.Tensor, Mapping[int, Dim]]] = {}
+    places: dict[int, tuple[str, torch.Tensor, Mapping[int, Dim]]] = {}
     for node, (source, leaf) in zip(_users(program), _leaves(arguments), strict=True):
         value = meta.value(node) if meta.has_value(node) else None
         if not isinstance(leaf, torch.Tensor) or not isinstance(value, torch.Tensor):
@@ -109,8 +109,8 @@ def _places(program: Any, arguments: Mapping[str, Any]) -> Places:
         sizes: Any = value.shape
         symbolic: dict[int, Any] = {d: n.node.expr for d, n in enumerate(sizes) if isinstance(n, torch.SymInt)}
         if symbolic:
-            found[id(leaf)] = (str(source), leaf, {d: _dim(program, expr) for d, expr in symbolic.items()})
-    return found
+            places[id(leaf)] = (str(source), leaf, {d: _dim(program, expr) for d, expr in symbolic.items()})
+    return places
 
 
 def _dim(program: Any, expr: Any) -> Dim:
@@ -136,7 +136,7 @@ def _with_fakes(program: Any, mode: Any) -> Any:
         copies[node] = graph.node_copy(node, copies.__getitem__)
         if node.op == "placeholder":
             copies[node].meta = {}  # what was noted would be taken for its value
-    made = {
+    fakes = {
         name: {key: _fake_own(mode, value) for key, value in getattr(program, name).items()}
         for name in ("state_dict", "constants")
     }
@@ -144,7 +144,7 @@ def _with_fakes(program: Any, mode: Any) -> Any:
         graph_module=fx.GraphModule(program.graph_module, graph),
         graph_signature=program.graph_signature,
         call_spec=program.call_spec,
-        **made,
+        **fakes,
     )
 
 
@@ -161,7 +161,7 @@ def _parts(
     weights: Weights,
 ) -> Parts:
     signature = finished.program.forward.contract.signature
-    users, own = iter(sources), iter(lifted)
+    users, tensors = iter(sources), iter(lifted)
     inputs: list[str | Source] = []
     renamed: dict[Source, Source] = {}
     for spec in signature.inputs:
@@ -170,7 +170,7 @@ def _parts(
             inputs.append(place)
         else:
             names = str(spec.source).removeprefix("self.")
-            inputs.append(weights.name(next(own), names))
+            inputs.append(weights.name(next(tensors), names))
     frame = Frame(examples)
     records = tuple(_relied_on(source, fetch(source, frame)) for source in sources)
     leaves = [{"result": n} for n in range(len(signature.outputs))]
@@ -203,9 +203,9 @@ def _relied_on(source: Source, value: Any) -> GuardRecord:
 def _strides(value: torch.Tensor, marks: Mapping[int, Any]) -> tuple[int | None, ...]:
     """Return strides; those that a size that varies may change are open, since facts about symbols speak of them."""
     ordered = sorted(range(value.dim()), key=lambda d: (value.stride(d), -d))
-    found: list[int | None] = [None] * value.dim()
+    strides: list[int | None] = [None] * value.dim()
     varies = False
     for d in ordered:
-        found[d] = None if varies else value.stride(d)
+        strides[d] = None if varies else value.stride(d)
         varies = varies or d in marks
-    return tuple(found)
+    return tuple(strides)

@@ -43,17 +43,17 @@ class Weights:
                 code="export.weight",
                 hints=("make it a plain tensor on the CPU, of memory that no two elements share",),
             )
-        found = self._known.get(id(tensor))
-        if found is None:
+        entry = self._known.get(id(tensor))
+        if entry is None:
             taken = {*self.named, *self._known.values()}
-            found = (
+            entry = (
                 hint
                 if hint not in taken
                 else next(n for k in range(len(taken) + 1) if (n := f"{hint}_{k}") not in taken)
             )
-            self._known[id(tensor)] = found
-        self.named[found] = tensor
-        return found
+            self._known[id(tensor)] = entry
+        self.named[entry] = tensor
+        return entry
 
     def check(self, signatures: Sequence[Signature], inputs: Sequence[Sequence[str | Source]]) -> None:
         """Check that no written tensor shares memory with another one: in a file each has its own.

@@ -166,8 +166,8 @@ def default_decompositions() -> dict[OpOverload, Callable[..., Any]]:
 
 def _torch_decompositions(ops: tuple[Any, ...]) -> dict[OpOverload, Callable[..., Any]]:
     """Return torch's decompositions of these overloads."""
-    found = get_decompositions(list(ops))
-    return {op: function for op, function in found.items() if isinstance(op, OpOverload)}
+    table = get_decompositions(list(ops))
+    return {op: function for op, function in table.items() if isinstance(op, OpOverload)}
 
 
 def _floats_only(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -287,8 +287,8 @@ def _scaled(function: Callable[..., Any]) -> Callable[..., Any]:
 def _may_ignore_scale(size: Any, wanted: Any, scale: float | None) -> bool:
     if scale is None or scale == 1:
         return False
-    known = type(size) is int and type(wanted) is int
-    return size == wanted if known else 1 < scale < 2  # what else keeps the size
+    fixed = type(size) is int and type(wanted) is int
+    return size == wanted if fixed else 1 < scale < 2  # what else keeps the size
 
 
 def _softshrink(x: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:

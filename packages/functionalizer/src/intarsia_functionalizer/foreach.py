@@ -55,8 +55,8 @@ def foreach_decompositions() -> dict[OpOverload, Callable[..., Any]]:
 
 def _method(name: str) -> Callable[..., Any] | None:
     """Return the in-place method of a tensor as a function."""
-    found: Callable[..., Any] | None = getattr(torch.Tensor, name, None)
-    return found
+    method: Callable[..., Any] | None = getattr(torch.Tensor, name, None)
+    return method
 
 
 def _reads_data(op: OpOverload) -> bool:

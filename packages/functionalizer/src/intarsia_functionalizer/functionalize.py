@@ -208,8 +208,8 @@ def _output_values(signature: Signature, rewriter: Rewriter, results: Any) -> tu
 def _of_bases(signature: Signature) -> list[int]:
     """Return the outputs that have a tangent and no gradient themselves: the tangent is that of what they view."""
     tangents = signature.joint.tangents if signature.joint else ()
-    own = [t.position for t in tangents if not t.of_write]
-    return [n for n in own if isinstance(spec := signature.outputs[n], Fresh) and not spec.requires_grad]
+    positions = [t.position for t in tangents if not t.of_write]
+    return [n for n in positions if isinstance(spec := signature.outputs[n], Fresh) and not spec.requires_grad]
 
 
 def _finish(graph: fx.Graph, outputs: Outputs, root: fx.GraphModule) -> fx.GraphModule:

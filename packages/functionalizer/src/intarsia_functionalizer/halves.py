@@ -60,8 +60,8 @@ def _rounded_batch_norm(x: Any, weight: Any, bias: Any, running: Any, momentum: 
     inverse = torch.reciprocal(torch.sqrt((total / torch.full_like(total, n)).to(torch.float32) + eps)).to(x.dtype)
     if running:
         rate = torch.full_like(centre, momentum)
-        for known, new in zip(running, (centre, total / torch.full_like(total, n - 1)), strict=True):
-            known.copy_(rate * new + (1 - rate) * known)
+        for statistic, new in zip(running, (centre, total / torch.full_like(total, n - 1)), strict=True):
+            statistic.copy_(rate * new + (1 - rate) * statistic)
     scale = inverse.to(torch.float32) if weight is None else inverse.to(torch.float32) * weight
     shift = -centre.to(torch.float32) * scale if bias is None else bias - centre.to(torch.float32) * scale
     shape = [1, -1, *[1] * (x.dim() - 2)]

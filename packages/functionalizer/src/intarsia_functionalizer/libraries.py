@@ -55,10 +55,10 @@ def call_form(
     op: Any = node.target
     form = aten_dialect.functional_form(op)
     args, kwargs = _ordered(form, bound)
-    own = [*aten_dialect.tensors_of(aten_dialect.given_by(op, meta.value(node)))]
+    results = [*aten_dialect.tensors_of(aten_dialect.given_by(op, meta.value(node)))]
     contents = [_like(value) for value in written]
-    call = builder.add(form, builder.nodes(args), builder.nodes(kwargs), [*own, *contents])
-    return [builder.item(call, position) for position in range(len(own) + len(contents))]
+    call = builder.add(form, builder.nodes(args), builder.nodes(kwargs), [*results, *contents])
+    return [builder.item(call, position) for position in range(len(results) + len(contents))]
 
 
 def _ordered(form: OpOverload, bound: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -107,10 +107,10 @@ def _operand_of(op: OpOverload, told: Any) -> str | None:
     """Return the parameter that a result is; None for lists, whose names the schema doesn't tell."""
     if told.alias_info is None or not told.alias_info.before_set:
         return None
-    found = [
+    operands = [
         a.name for a in op._schema.arguments if a.alias_info and a.alias_info.before_set == told.alias_info.before_set
     ]
-    return found[0] if found else None
+    return operands[0] if operands else None
 
 
 def shared_operands(written: Sequence[Ref], others: Sequence[Ref]) -> tuple[Ref, Ref] | None:

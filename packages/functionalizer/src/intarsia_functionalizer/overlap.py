@@ -26,8 +26,8 @@ def overlap_guards(rewriter: Rewriter, signature: Signature) -> tuple[GuardRecor
         UnsupportedError: Two such inputs do overlap at capture.
     """
     # tangents come when every write is done
-    own = [spec.role in (Role.NUMBER, Role.LEAF, Role.TANGENT) for spec in signature.inputs]
-    bases = [ref.base for ref in rewriter.inputs if ref is not None and not own[ref.base.position]]
+    private = [spec.role in (Role.NUMBER, Role.LEAF, Role.TANGENT) for spec in signature.inputs]
+    bases = [ref.base for ref in rewriter.inputs if ref is not None and not private[ref.base.position]]
     guards: list[GuardRecord] = []
     for written in (base for base in bases if base.first_write >= 0):
         others = [other for other in bases if _must_be_apart(written, other)]

@@ -317,10 +317,10 @@ class Rewriter:
         self._refuse_shared(op, targets, [*refs_in(fx.map_arg(read, self._values.__getitem__))])
         arguments = {name: fx.map_arg(value, self._argument) for name, value in bound.items()}
         nodes = call_form(self.builder, node, arguments, [ref.value for ref in targets])
-        own, contents = nodes[: len(nodes) - len(targets)], nodes[len(nodes) - len(targets) :]
+        results, contents = nodes[: len(nodes) - len(targets)], nodes[len(nodes) - len(targets) :]
         for ref, new in zip(targets, contents, strict=True):
             self.write(ref, new)
-        fresh = iter([self._new_ref(BaseKind.FRESH, made, meta.value(made)) for made in own])
+        fresh = iter([self._new_ref(BaseKind.FRESH, result, meta.value(result)) for result in results])
         return results_of(op, meta.value(node), written, lambda value: self._own_result(value, fresh))
 
     def _own_result(self, value: Any, fresh: Iterator[Ref]) -> Any:
@@ -548,9 +548,11 @@ def _memory_order(value: torch.Tensor) -> list[int]:
 
 def _missing_defaults(op: OpOverload, twin: Twin) -> dict[str, Any]:
     """Return the defaults of `op` that its twin doesn't have, by the names of the parameters of `op`."""
-    own = {a.name: a.default_value for a in op._schema.arguments if a.has_default_value()}
+    defaults = {a.name: a.default_value for a in op._schema.arguments if a.has_default_value()}
     required = {a.name for a in twin.op._schema.arguments if not a.has_default_value()}
-    return {source: own[source] for name, source in twin.parameters.items() if name in required and source in own}
+    return {
+        source: defaults[source] for name, source in twin.parameters.items() if name in required and source in defaults
+    }
 
 
 def shows_elements_twice(value: torch.Tensor) -> bool:

@@ -77,8 +77,8 @@ def find_twin(op: OpOverload) -> Twin | None:
     overloads = [overload for overload in overloads if _could_be_twin(overload, max(len(written), 1))]
     overloads.sort(key=lambda overload: overload._overloadname != op._overloadname)
     # parameters of the same types in the same order; or else of the same names, and defaults for the others
-    found = (match(overload, kept, written) for match in (_by_position, _by_name) for overload in overloads)
-    return next((twin for twin in found if twin is not None), None)
+    twins = (match(overload, kept, written) for match in (_by_position, _by_name) for overload in overloads)
+    return next((twin for twin in twins if twin is not None), None)
 
 
 def _could_be_twin(op: OpOverload, n_results: int) -> bool:

@@ -222,8 +222,8 @@ def _versions() -> dict[str, int]:
     counts: set[int] = set(range(0, _COUNTER_BYTES, 4))
     for tensor, n in written:
         address = _words(tensor._cdata)[counter // 8]
-        found = memoryview(ctypes.string_at(address, _COUNTER_BYTES)).cast("I")
-        counts &= {4 * i for i, word in enumerate(found) if word == n}
+        numbers = memoryview(ctypes.string_at(address, _COUNTER_BYTES)).cast("I")
+        counts &= {4 * i for i, word in enumerate(numbers) if word == n}
     try:
         storage = _offset(storages, "a tensor's storage")
     except LookupError:

@@ -43,15 +43,15 @@ def order(guards: Iterable[HeldGuard[Any]]) -> tuple[HeldGuard[Any], ...]:
     return tuple(sorted(guards, key=rank))
 
 
-def _depth(source: Source | None, known: dict[int, int]) -> int:
+def _depth(source: Source | None, depths: dict[int, int]) -> int:
     """Return how many sources there are from `source` to the outermost object; `known`: by identity."""
     new: list[Source] = []
-    while source is not None and id(source) not in known:
+    while source is not None and id(source) not in depths:
         new.append(source)
         source = getattr(source, "base", None)
-    depth = known[id(source)] if source is not None else 0
+    depth = depths[id(source)] if source is not None else 0
     for above in reversed(new):
-        depth = known[id(above)] = depth + 1
+        depth = depths[id(above)] = depth + 1
     return depth
 
 

@@ -39,8 +39,8 @@ def size_function(
     condition = " and ".join(f"({relation})" for relation in relations)
     space: dict[str, Any] = {"math": math}
     exec("\n".join([f"def sizes({parameters}):", *lines, f"    return bool({condition})"]), space)
-    made: Callable[..., Any] = space["sizes"]
-    return made
+    function: Callable[..., Any] = space["sizes"]
+    return function
 
 
 def size_code(

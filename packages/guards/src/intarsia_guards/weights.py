@@ -71,16 +71,16 @@ class Weights:
             globals: The globals of the function.
             refuse: Told why there are none, where they have changed too often.
         """
-        frame, found = Frame(values, values, globals), dict[str, Weight]()
+        frame, weights = Frame(values, values, globals), dict[str, Weight]()
         for spec in signature.inputs:
             if spec.role in (Role.PARAMETER, Role.BUFFER) and spec.source is not None:
                 value = fetch(spec.source, frame)
                 if _is_counted(value) and (guards := _guards(spec, spec.source, value, frame)):
-                    found[spec.name] = Weight(value, guards)
+                    weights[spec.name] = Weight(value, guards)
         states = self._states.setdefault(code, set())
-        states.add(tuple((id(value), *map(_state, guards)) for value, guards in found.values()))
+        states.add(tuple((id(value), *map(_state, guards)) for value, guards in weights.values()))
         if len(states) <= self._most:
-            return found
+            return weights
         refuse(
             f"not frozen: {code.co_qualname} has met more than {self._most} states of its weights; "
             "leave freezing off while they change"

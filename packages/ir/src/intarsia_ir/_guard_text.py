@@ -45,9 +45,9 @@ def _shortened(guard: GuardRecord, places: dict[int, int]) -> GuardRecord:
     if not isinstance(guard, _OF_OTHERS) or len(guard.others) <= _FEW:
         return guard
     numbers = [places.get(id(source)) for source in guard.others]
-    known = [number for number in numbers if number is not None]
-    others: Any = InputSources(_ranges(known))  # in a record that is only written
-    return replace(guard, others=others) if len(known) == len(numbers) else guard
+    defined = [number for number in numbers if number is not None]
+    others: Any = InputSources(_ranges(defined))  # in a record that is only written
+    return replace(guard, others=others) if len(defined) == len(numbers) else guard
 
 
 def _ranges(numbers: Sequence[int]) -> str:

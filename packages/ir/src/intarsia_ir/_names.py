@@ -27,9 +27,9 @@ def name_of(value: Any) -> str | None:
         >>> name_of(torch.relu), name_of(operator.getitem), name_of(torch.channels_last)
         ('torch.relu', 'operator.getitem', 'torch.channels_last')
     """
-    known = _index().get(id(value))
-    if known is not None:
-        return known
+    path = _index().get(id(value))
+    if path is not None:
+        return path
     name = own_name(value)
     if name is None or name.partition(".")[0] not in _ROOTS:
         return None
@@ -60,10 +60,10 @@ def object_named(name: str) -> Any:
     for part in rest:
         # modules are read through their dictionary: the lazy attributes of torch would import
         space = vars(value) if isinstance(value, types.ModuleType) else None
-        found = space.get(part, _MISSING) if space is not None else getattr(value, part, _MISSING)
-        if found is _MISSING:
+        member = space.get(part, _MISSING) if space is not None else getattr(value, part, _MISSING)
+        if member is _MISSING:
             raise LookupError(name)
-        value = found
+        value = member
     return value
 
 

@@ -132,9 +132,9 @@ class Reader:
         has_value = self.tokens.accept(":")
         val = self.type() if has_value else None
         self.tokens.expect("=")
-        made = self._region if self.tokens.accept("region") else self._call
+        reader = self._region if self.tokens.accept("region") else self._call
         self.defined = name
-        node = made(graph, prefix, None if name.isdigit() else name)
+        node = reader(graph, prefix, None if name.isdigit() else name)
         self._attributes(node)
         if has_value:
             meta.set_value(node, val)
@@ -247,9 +247,9 @@ class Reader:
             fail(f"expected ',' or {closing!r}, found {self.tokens.peek().text!r}", self.tokens.line)
 
     def note_origins(self, node: fx.Node) -> None:
-        found = self.origins()
-        if found:
-            meta.set_origins(node, found)
+        origins = self.origins()
+        if origins:
+            meta.set_origins(node, origins)
 
     def origins(self) -> tuple[Origin, ...]:
         """Read the comment that ends a line."""

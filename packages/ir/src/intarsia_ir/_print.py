@@ -166,11 +166,11 @@ class _Printer:
 
     def _attributes(self, node: fx.Node) -> str:
         """Text of what a training step has to know of a node, where it isn't what it is by default."""
-        found = [meta.phase(node)] if meta.phase(node) != "forward" else []
-        found += ["kept"] if meta.is_kept(node) else []
+        attributes = [meta.phase(node)] if meta.phase(node) != "forward" else []
+        attributes += ["kept"] if meta.is_kept(node) else []
         mark = meta.region(node)
-        found += [f"region={self.literal(mark)}"] if mark is not None else []
-        return f" {{{', '.join(found)}}}" if found else ""
+        attributes += [f"region={self.literal(mark)}"] if mark is not None else []
+        return f" {{{', '.join(attributes)}}}" if attributes else ""
 
     def _name(self, node: fx.Node) -> str:
         if node not in self.names:

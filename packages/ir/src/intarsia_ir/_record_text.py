@@ -40,14 +40,14 @@ class InputSources:
         Raises:
             ValueError: It isn't a list of numbers and ranges of inputs that are there.
         """
-        found: list[Source | None] = []
+        sources: list[Source | None] = []
         for part in self.text.split(", "):
             low, _, high = part.partition(":")
             numbers = range(int(low), int(high or int(low) + 1))
             if not numbers or numbers[0] < 0 or numbers[-1] >= len(inputs):
                 raise ValueError(part)
-            found += [inputs[number].source for number in numbers]
-        return tuple(found)
+            sources += [inputs[number].source for number in numbers]
+        return tuple(sources)
 
 
 def record_text(value: Any, opaque: Opaque) -> str:
@@ -96,10 +96,10 @@ def _is_default(item: Any, field: dataclasses.Field[Any]) -> bool:
 
 def _source_text(source: Source, opaque: Opaque) -> str:
     """Return the text of a source, written once for one object: guards name the same ones again and again."""
-    known = opaque.texts.get(id(source))
-    if known is None:
-        known = opaque.texts[id(source)] = (source, _written_source(source, opaque))
-    return known[1]
+    entry = opaque.texts.get(id(source))
+    if entry is None:
+        entry = opaque.texts[id(source)] = (source, _written_source(source, opaque))
+    return entry[1]
 
 
 def _written_source(source: Source, opaque: Opaque) -> str:

@@ -35,11 +35,11 @@ class Findings:
         if not self.found:
             return
         order = {node: i for i, node in enumerate(self.gm.graph.nodes)}
-        found = sorted(self.found, key=lambda f: order.get(f[1], -1) if f[1] is not None else -1)
-        first = found[0][1]
+        findings = sorted(self.found, key=lambda f: order.get(f[1], -1) if f[1] is not None else -1)
+        first = findings[0][1]
         raise VerifyError(
             self.dialect.name,
-            [(rule, node.name if node is not None else "graph", message) for rule, node, message in found],
+            [(rule, node.name if node is not None else "graph", message) for rule, node, message in findings],
             excerpt=excerpt(self.gm, self.dialect, first),
             where=meta.origins(first) if first is not None else (),
             hints=step_between(dialect_of(self.gm), self.dialect.name),
@@ -106,12 +106,14 @@ class Findings:
                 self.add(rule, node, f"its graph {name} has {n_inputs(program)} inputs, not {wanted}")
         if len(self.found) > n_before:
             return
-        found = [n_results(program) for program in op.programs]
+        counts = [n_results(program) for program in op.programs]
         value = meta.value(node) if meta.has_value(node) else None
-        made = op.row.n_results(op.options, found)
-        if made is None or (value is not None and not (isinstance(value, tuple) and len(value) == made)):
+        n_results_of_op = op.row.n_results(op.options, counts)
+        if n_results_of_op is None or (
+            value is not None and not (isinstance(value, tuple) and len(value) == n_results_of_op)
+        ):
             given = f", and its value is {value!r}" if value is not None else ""
-            self.add(rule, node, f"its graphs give {found} results{given}")
+            self.add(rule, node, f"its graphs give {counts} results{given}")
 
     def check_attribute(self, rule: str, node: fx.Node) -> Any:
         """A get_attr names something that the module has; return it."""

@@ -27,18 +27,18 @@ def dialect_of(gm: fx.GraphModule) -> str:
         >>> dialect_of(fx.symbolic_trace(lambda x: torch.relu(x)))
         'torch'
     """
-    found = ""
+    dialect = ""
     for node in gm.graph.nodes:
         if node.op in ("call_method", "call_module"):
             return "torch"
         if node.op == "call_function" and node.target is not operator.getitem:
-            own = getattr(node.target, "dialect", None)
-            if own:
-                return str(own)
-            if own is None and not isinstance(node.target, OpOverload):
+            dialect_of_target = getattr(node.target, "dialect", None)
+            if dialect_of_target:
+                return str(dialect_of_target)
+            if dialect_of_target is None and not isinstance(node.target, OpOverload):
                 return "torch"
-            found = "aten" if own is None else found
-    return found
+            dialect = "aten" if dialect_of_target is None else dialect
+    return dialect
 
 
 def step_between(found: str, wanted: str) -> tuple[str, ...]:

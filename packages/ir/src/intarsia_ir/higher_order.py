@@ -123,12 +123,12 @@ def _scan(bodies: Sequence[Body], options: Options, operands: Sequence[Any]) -> 
     rows = []
     for number in range(len(scanned[0])):
         # a row in memory of its own: the body was recorded for one that is all of its memory
-        found = bodies[0](*carried, *[x[number].clone() for x in scanned], *others)
-        carried = tuple(found[:n_carried])
-        rows.append(found[n_carried:])
+        results = bodies[0](*carried, *[x[number].clone() for x in scanned], *others)
+        carried = tuple(results[:n_carried])
+        rows.append(results[n_carried:])
     if not rows:
         raise InvalidArgumentError("a scan of no rows: nothing tells what it would give", code="ir.no_rows")
-    return (*carried, *[torch.stack(made) for made in zip(*rows, strict=True)])
+    return (*carried, *[torch.stack(values) for values in zip(*rows, strict=True)])
 
 
 def _scan_layouts(options: Options, operands: Sequence[Any], results: Sequence[Any]) -> Sequence[Layout]:
@@ -277,12 +277,12 @@ class HigherOrderOp:
 
 def effects_of(op: HigherOrderOp, node_effects: Callable[[fx.Node], Effects]) -> Effects:
     """Return what a call does besides computing: it draws and raises as its graphs do; what they write is their own."""
-    found = [node_effects(node) for program in op.programs for node in program.graph.nodes]
+    effects = [node_effects(node) for program in op.programs for node in program.graph.nodes]
     return Effects(
-        random=any(e.random for e in found),
-        may_raise=any(e.may_raise or e.checks for e in found),
-        opaque=any(e.opaque for e in found),
-        communicates=any(e.communicates for e in found),
+        random=any(e.random for e in effects),
+        may_raise=any(e.may_raise or e.checks for e in effects),
+        opaque=any(e.opaque for e in effects),
+        communicates=any(e.communicates for e in effects),
     )
 
 

@@ -89,9 +89,9 @@ def drop_value(node: fx.Node) -> None:
 
 def origins(node: fx.Node) -> tuple[Origin, ...]:
     """Return the user lines that `node` comes from, oldest first; empty when unknown."""
-    own = node.meta.get("origins")
-    if own is not None:
-        return tuple(own)
+    origins_of_node = node.meta.get("origins")
+    if origins_of_node is not None:
+        return tuple(origins_of_node)
     trace = node.meta.get("stack_trace")
     frames = _FRAME.findall(trace) if trace else []
     if not frames:
@@ -105,8 +105,8 @@ def origins(node: fx.Node) -> tuple[Origin, ...]:
 
 def function_of(gm: fx.GraphModule) -> str:
     """Return the qualified name of the function that the first call of a graph comes from, "" when unknown."""
-    found = (origins(node) for node in gm.graph.nodes if node.op != "placeholder")
-    return next((lines[0].function for lines in found if lines), "")
+    origins_of_nodes = (origins(node) for node in gm.graph.nodes if node.op != "placeholder")
+    return next((lines[0].function for lines in origins_of_nodes if lines), "")
 
 
 def set_origins(node: fx.Node, where: Iterable[Origin]) -> None:
@@ -136,8 +136,8 @@ def set_phase(node: fx.Node, name: str) -> None:
 
 def region(node: fx.Node) -> tuple[str, int] | None:
     """Return `(kind, number)` of the innermost marked region that `node` was recorded in, or None."""
-    found: tuple[str, int] | None = node.meta.get("region")
-    return found
+    mark: tuple[str, int] | None = node.meta.get("region")
+    return mark
 
 
 def set_region(node: fx.Node, kind: str, number: int) -> None:
@@ -157,8 +157,8 @@ def set_kept(node: fx.Node) -> None:
 
 def given(node: fx.Node) -> Any:
     """Return the tensor or number that a placeholder stood for when it was captured; None: unknown, or gone by now."""
-    found = node.meta.get("given")
-    return found() if isinstance(found, TensorWeakRef) else found  # type: ignore[no-untyped-call]
+    operands = node.meta.get("given")
+    return operands() if isinstance(operands, TensorWeakRef) else operands  # type: ignore[no-untyped-call]
 
 
 def set_given(node: fx.Node, real: Any) -> None:

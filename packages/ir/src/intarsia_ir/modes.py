@@ -28,14 +28,14 @@ def torch_modes() -> tuple[type | str | torch.device, ...]:
         ...     torch_modes()
         (device(type='meta'),)
     """
-    found: list[type | str | torch.device] = []
+    modes: list[type | str | torch.device] = []
     for mode in _get_current_function_mode_stack():
         if type(mode) is not torch.utils._device.DeviceContext:
-            found.append(type(mode))
+            modes.append(type(mode))
             continue
         for region in _with_outer(mode):
-            found += [DEFAULT_DEVICE, region.device] if region is _default_region() else [region.device]
-    return (*found, *map(type, _get_current_dispatch_mode_stack()), *observer_keys())
+            modes += [DEFAULT_DEVICE, region.device] if region is _default_region() else [region.device]
+    return (*modes, *map(type, _get_current_dispatch_mode_stack()), *observer_keys())
 
 
 def region_devices(modes: tuple[type | str | torch.device, ...]) -> tuple[torch.device, ...]:
@@ -50,10 +50,10 @@ def region_devices(modes: tuple[type | str | torch.device, ...]) -> tuple[torch.
 
 def _with_outer(region: Any) -> list[Any]:
     """Return a region of a device behind those that it is inside of."""
-    found = [region]
-    while (outer := found[0].prev_mode) is not None:
-        found.insert(0, outer)
-    return found
+    regions = [region]
+    while (outer := regions[0].prev_mode) is not None:
+        regions.insert(0, outer)
+    return regions
 
 
 def _default_region() -> Any:

@@ -64,7 +64,7 @@ class Stage:
         if isinstance(value, Partition) and get_origin(self.takes) is not Partition:
             (forward, plans), *backwards = map(self._run, value.graphs)
             plans = (*plans, *[plan for _, more in backwards for plan in more])
-            return Partition(forward, tuple(made for made, _ in backwards), value.halves), plans
+            return Partition(forward, tuple(half for half, _ in backwards), value.halves), plans
         return self._run(value)
 
     def checked(self, value: Any, verify: Callable[[Any], None]) -> tuple[Any, tuple[Any, ...]]:
@@ -78,25 +78,25 @@ class Stage:
             InvalidArgumentError: `pipeline.impure`: it changed a graph that it was given.
         """
         before = lines_of(value)
-        made, plans = self(value)
+        result, plans = self(value)
         with naming_stage(self.name, ours=self.trusted):
             check_unchanged(before, value, ours=self.trusted)
-            for graph in made.graphs if isinstance(made, Partition) else (made,):
+            for graph in result.graphs if isinstance(result, Partition) else (result,):
                 verify(graph)
-        return made, plans
+        return result, plans
 
     def _run(self, value: Any) -> tuple[Any, tuple[Any, ...]]:
         with naming_stage(self.name, ours=self.trusted):
-            made = self.run(value, fuel=self.fuel) if self.counts else self.run(value)
-            plans = (made.plan,) if isinstance(made, Planned) else ()
-            made = made.value if isinstance(made, Planned) else made
-            for graph in made.graphs if isinstance(made, Partition) else (made,):
+            result = self.run(value, fuel=self.fuel) if self.counts else self.run(value)
+            plans = (result.plan,) if isinstance(result, Planned) else ()
+            result = result.value if isinstance(result, Planned) else result
+            for graph in result.graphs if isinstance(result, Partition) else (result,):
                 if not isinstance(graph, level_of(self.gives)):
                     raise InvalidArgumentError(
                         f"the stage says that it gives {_name(self.gives)}, but gives {type(graph).__name__}",
                         code="pipeline.level",
                     )
-        return made, plans
+        return result, plans
 
 
 def level_of(level: Any) -> type:
@@ -108,9 +108,9 @@ def graph_pass(name: str, level: Any, function: GraphPass) -> Stage:
     """Return a stage that applies `function` to graphs alone and stays at `level`; it counts if that takes `fuel`."""
 
     def run(value: Any, **fuel: Any) -> Any:
-        made = function(value.graph_module, **fuel)
-        instance_of("what a stage gives", made, fx.GraphModule)
-        return replace(value, graph_module=made)
+        result = function(value.graph_module, **fuel)
+        instance_of("what a stage gives", result, fx.GraphModule)
+        return replace(value, graph_module=result)
 
     return Stage(name, level_of(level), level_of(level), run, counts=_takes_fuel(function))
 

@@ -82,16 +82,16 @@ def plain_module(graph_module: fx.GraphModule, signature: Signature, tensors: Se
             code="ir.plain",
             hints=("`intarsia_recorder.lifted_values(program)` gives those of a program",),
         )
-    own = {str(node.target): node for node in graph_module.graph.find_nodes(op="get_attr")}
-    names = _names(held, set(own))
+    attributes = {str(node.target): node for node in graph_module.graph.find_nodes(op="get_attr")}
+    names = _names(held, set(attributes))
     graph = fx.Graph()
-    found: dict[fx.Node, Any] = {}
+    values: dict[fx.Node, Any] = {}
     nodes = placeholders(graph_module.graph)
     # a GraphModule has its placeholders in front
     for position, node in sorted(enumerate(nodes), key=lambda item: item[0] in names):
-        found[node] = graph.get_attr(names[position]) if position in names else graph.node_copy(node)
-    inputs = [found[node] for node in nodes]
-    results = graph.graph_copy(graph_module.graph, found)
+        values[node] = graph.get_attr(names[position]) if position in names else graph.node_copy(node)
+    inputs = [values[node] for node in nodes]
+    results = graph.graph_copy(graph_module.graph, values)
     results = tuple(results) if isinstance(results, list | tuple) else (results,)
     for result in results:
         if not isinstance(result, (fx.Node, *_PLAIN)):
@@ -103,21 +103,21 @@ def plain_module(graph_module: fx.GraphModule, signature: Signature, tensors: Se
     outputs = _Epilogue(graph, signature, inputs, results).outputs()
     tree = signature.output_tree
     graph.output(tuple(outputs) if tree is None else pytree.tree_unflatten(outputs, tree))
-    root = {name: attribute(graph_module, name) for name in own}
+    root = {name: attribute(graph_module, name) for name in attributes}
     # not a lazy one: exporters and other compilers read the parameters of its `forward`
     return fx.GraphModule(root | dict(zip(names.values(), tensors, strict=True)), graph)
 
 
 def _names(held: Mapping[int, InputSpec], taken: set[str]) -> dict[int, str]:
     """Return what the held inputs are called in the module: paths of which none leads through another."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for position, spec in held.items():
         name = _path(spec.source) or spec.name
         while any(name == other or _within(name, other) or _within(other, name) for other in taken):
             name = name.replace(".", "_") + "_"
         taken.add(name)
-        found[position] = name
-    return found
+        names[position] = name
+    return names
 
 
 def _within(name: str, other: str) -> bool:

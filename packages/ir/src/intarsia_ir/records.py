@@ -607,12 +607,12 @@ class Joint:
 
     def ranges(self) -> tuple[tuple[range, range], ...]:
         """Return the numbers of the tangents and of the gradients of each part."""
-        found = []
+        ranges = []
         n_tangents = n_gradients = 0
         for tangents, gradients in self.parts or ((len(self.tangents), len(self.gradients)),):
-            found.append((range(n_tangents, n_tangents + tangents), range(n_gradients, n_gradients + gradients)))
+            ranges.append((range(n_tangents, n_tangents + tangents), range(n_gradients, n_gradients + gradients)))
             n_tangents, n_gradients = n_tangents + tangents, n_gradients + gradients
-        return tuple(found)
+        return tuple(ranges)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,8 @@ def size_value(text: str, /, **symbols: int) -> Any:
 def _read(given: Any, where: InputNumber) -> int:
     if where.kind == "itself":
         return int(given)
-    found: int = given.storage_offset() if where.kind == "storage_offset" else getattr(given, where.kind)(where.dim)
-    return found
+    number: int = given.storage_offset() if where.kind == "storage_offset" else getattr(given, where.kind)(where.dim)
+    return number
 
 
 @functools.cache

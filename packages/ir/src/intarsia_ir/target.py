@@ -170,9 +170,9 @@ class Target:
     @property
     def machine(self) -> Machine:
         """The numbers that decisions read."""
-        found = self.measured or nearest_machine(self.device, self.isa)
-        assert found is not None  # checked when it was made
-        return found
+        machine = self.measured or nearest_machine(self.device, self.isa)
+        assert machine is not None  # checked when it was made
+        return machine
 
     @property
     def is_gpu(self) -> bool:
@@ -191,8 +191,8 @@ def nearest_machine(device: str, isa: str) -> Machine | None:
     maker, number = _maker(isa), _number(isa)
     if exact is not None or device != "cuda" or not maker:
         return exact
-    known = {_number(name): row for (kind, name), row in MACHINES.items() if kind == device and _is(name, maker)}
-    return known[max((n for n in known if n <= number), default=min(known))]
+    machines = {_number(name): row for (kind, name), row in MACHINES.items() if kind == device and _is(name, maker)}
+    return machines[max((n for n in machines if n <= number), default=min(machines))]
 
 
 def _maker(isa: str) -> str:

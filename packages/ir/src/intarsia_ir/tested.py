@@ -15,8 +15,8 @@ PYTHONS = ("3.11", "3.12", "3.13")
 
 def newer_than_tested(version: str) -> bool:
     """Tell whether a torch is of a later series than the newest tested one."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return found is not None and (int(found[1]), int(found[2])) > _series(TORCHES[-1])
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return match is not None and (int(match[1]), int(match[2])) > _series(TORCHES[-1])
 
 
 def _series(version: str) -> tuple[int, int]:

@@ -254,8 +254,8 @@ def _example_lines(inputs: Sequence[Any], opaque: Opaque) -> Iterator[str]:
 
 def _is_symbolic(value: Captured | Recorded) -> bool:
     """Tell whether the tensors of a value belong to an environment, which could have made symbols of their sizes."""
-    known = value.inputs if isinstance(value, Captured) else map(meta.value, value.graph_module.graph.nodes)
-    tensors = (x for x in known if isinstance(x, FakeTensor))
+    values = value.inputs if isinstance(value, Captured) else map(meta.value, value.graph_module.graph.nodes)
+    tensors = (x for x in values if isinstance(x, FakeTensor))
     return any(x.fake_mode.shape_env is not None for x in itertools.islice(tensors, 1))
 
 
@@ -286,8 +286,8 @@ def _one(text: str, line: int, constants: Mapping[str, Any], thaw: Thaw | None, 
         fail("the first line must be `// level: <name> <version>`, and a line `// dialect: ...` must follow", line + 1)
     row = levels.get(header[1])
     if row is None or int(header[2]) != SCHEMA:
-        known = ", ".join(f"{name} {SCHEMA}" for name in levels)
-        what = f"the text is level {header[1]} {header[2]}; this reader takes {known}"
+        names = ", ".join(f"{name} {SCHEMA}" for name in levels)
+        what = f"the text is level {header[1]} {header[2]}; this reader takes {names}"
         raise UnsupportedError(what, code="ir.schema")
     reader = record_reader(text[: graph.start()], line, constants)
     return row.read(reader, text[graph.start() :], line + text[: graph.start()].count("\n"), constants, thaw)
@@ -316,18 +316,18 @@ def _read_graph(level: Any) -> Callable[[Reader, str, int, Mapping[str, Any], Th
 
 def read_guards(reader: Reader, inputs: Sequence[InputSpec]) -> tuple[GuardRecord, ...]:
     """Read the lines of guards of a program with these inputs."""
-    found = []
+    guards = []
     line = reader.tokens.line
     while reader.tokens.accept("guard"):
         guard = reader.value()
         if not isinstance(guard, GuardRecord):
             fail(f"{guard!r} is no guard", line)
         try:
-            found.append(guard_of(guard, inputs))
+            guards.append(guard_of(guard, inputs))
         except ValueError as error:
             fail(f"a guard names inputs that the program lacks: {error}", line)
         line = reader.tokens.line
-    return tuple(found)
+    return tuple(guards)
 
 
 def read_signature(reader: Reader) -> Signature:
@@ -351,16 +351,16 @@ def _calls(reader: Reader, word: str) -> Iterator[tuple[tuple[Any, ...], dict[st
 
 
 def _examples(reader: Reader) -> Iterator[Any]:
-    found: list[Any] = []
+    examples: list[Any] = []
     while reader.tokens.accept("example"):
         value = reader.type()
         if reader.tokens.accept("of"):
             token = reader.tokens.expect_kind("number")
-            owner = found[int(token.text)] if int(token.text) < len(found) else None
+            owner = examples[int(token.text)] if int(token.text) < len(examples) else None
             if not (isinstance(owner, FakeTensor) and isinstance(value, FakeTensor)):
                 fail(f"example {token.text} is no tensor before this one", token.line)
             value = _in_memory_of(owner, value)
-        found.append(value)
+        examples.append(value)
         yield value
 
 

@@ -48,9 +48,9 @@ class InternTable(Generic[T]):
         """Return the object with this key: `made`, unless another one got there first."""
         with self._lock:
             entry = self.refs.get(key)
-            found = entry() if entry is not None else None
-            if found is not None:
-                return found
+            kept = entry() if entry is not None else None
+            if kept is not None:
+                return kept
             entry = _Entry(made, self._drop)  # type: ignore[arg-type]  # which is called with itself
             entry.key = key
             self.refs[key] = entry

@@ -18,12 +18,12 @@ def reads_of(item: Item) -> tuple[str, ...]:
         return tuple(dict.fromkeys(r.buffer for r in item.refs()))
     if isinstance(item, Nest):
         return reads_in_order(item)
-    made: set[str] = set()
-    found: dict[str, None] = {}
+    written: set[str] = set()
+    reads: dict[str, None] = {}
     for step in item.steps:
-        found.update(dict.fromkeys(n for n in reads_in_order(step) if n not in made))
-        made.add(step.out)
-    return tuple(found)
+        reads.update(dict.fromkeys(n for n in reads_in_order(step) if n not in written))
+        written.add(step.out)
+    return tuple(reads)
 
 
 def outs_of(item: Item) -> tuple[str, ...]:

@@ -130,12 +130,12 @@ class Parser:
         if token.kind != "comment" or token.line != self.tokens[self.at - 1].line:
             return ()
         self.at += 1
-        found = []
+        origins = []
         for part in token.text.lstrip("#").strip().split("; "):
             match = _ORIGIN.fullmatch(part)
             if match:
-                found.append(Origin(match["file"], int(match["line"]), match["function"], match["op"] or ""))
-        return tuple(found)
+                origins.append(Origin(match["file"], int(match["line"]), match["function"], match["op"] or ""))
+        return tuple(origins)
 
     # ---- the program
 
@@ -249,11 +249,11 @@ class Parser:
 
     def exprs(self, start: str, end: str) -> tuple[IndexExpr, ...]:
         self.expect(start)
-        found: list[IndexExpr] = []
+        exprs: list[IndexExpr] = []
         while not self.accept(end):
-            found.append(self.expr())
+            exprs.append(self.expr())
             self.accept(",")
-        return tuple(found)
+        return tuple(exprs)
 
     # ---- index expressions
 
@@ -340,13 +340,13 @@ class Parser:
         return Kernel(rows, tuple(steps), frozenset(local))
 
     def _axes(self, *ends: str) -> tuple[Atom, ...]:
-        found: list[Atom] = []
+        axes: list[Atom] = []
         while self.peek().text not in ends:
             name = self.kind("name")
             self.expect(":")
-            found.append(axis(name, self.expr()))
+            axes.append(axis(name, self.expr()))
             self.accept(",")
-        return tuple(found)
+        return tuple(axes)
 
     def _nest(self, out: str) -> Nest:
         kind = self.kind("name")
@@ -515,11 +515,11 @@ class Parser:
         if self.accept("`"):
             return self._size_or_condition()
         if self.accept("("):
-            found: list[Any] = []
+            items: list[Any] = []
             while not self.accept(")"):
-                found.append(self.argument())
+                items.append(self.argument())
                 self.accept(",")
-            return tuple(found)
+            return tuple(items)
         return self._word() if token.kind == "name" else self._number()
 
     def _size_or_condition(self) -> IndexExpr | Condition:
@@ -528,10 +528,10 @@ class Parser:
         expr = self.expr()
         if self.accept("`"):
             return expr
-        known, self.facts, self.at = self.facts, SizeFacts(), start
+        facts, self.facts, self.at = self.facts, SizeFacts(), start
         left, op = self.expr(), self.take().text
         condition = Condition(op, left, self.expr())
-        self.facts = known
+        self.facts = facts
         self.expect("`")
         return condition
 
@@ -572,7 +572,7 @@ class Parser:
 def _overload(name: str, line: int) -> Any:
     namespace, _, rest = name.partition(".")
     packet, _, overload = rest.rpartition(".")
-    found = getattr(getattr(torch.ops, namespace), packet, None) if packet else None
-    if found is None or overload not in found.overloads():
+    overloads = getattr(getattr(torch.ops, namespace), packet, None) if packet else None
+    if overloads is None or overload not in overloads.overloads():
         fail(f"no operator overload is called {name!r}", line)
-    return getattr(found, overload)
+    return getattr(overloads, overload)

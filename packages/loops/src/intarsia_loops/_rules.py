@@ -162,10 +162,10 @@ def check_nest(nest: Nest, buffers: Mapping[str, Buffer], findings: Findings) ->
     _check_axes(nest, buffers, findings)
     _check_kind(nest, buffers, findings)
     for part, axes in _parts(nest, findings):
-        known = frozenset(axes)
+        bound = frozenset(axes)
         for v in postorder(part):
             if check_value(v, nest.out, findings):
-                _check_index(v, nest.out, known, buffers, findings)
+                _check_index(v, nest.out, bound, buffers, findings)
 
 
 def _parts(nest: Nest, findings: Findings) -> list[tuple[Val, tuple[Atom, ...]]]:
@@ -243,10 +243,10 @@ def _is_safe_divisor(v: Val) -> bool:
     return v.op == "const" and v.args[0] not in (0, -1)
 
 
-def _check_index(v: Val, where: str, known: frozenset[Atom], buffers: Mapping[str, Buffer], findings: Findings) -> None:
+def _check_index(v: Val, where: str, bound: frozenset[Atom], buffers: Mapping[str, Buffer], findings: Findings) -> None:
     """Rules L6 and L7 for a load, gather or index."""
     if v.op == "index":
-        if not v.args[0].axes() <= known:
+        if not v.args[0].axes() <= bound:
             findings.add("L7", where, f"index({v.args[0]}) uses a loop variable that the nest doesn't have")
         return
     if v.op not in ("load", "gather"):
@@ -265,15 +265,15 @@ def _check_index(v: Val, where: str, known: frozenset[Atom], buffers: Mapping[st
         findings.add("L6", where, f"a {v.op} of {name} with indices {list(entries)}")
     for i, n in zip(entries, buffer.shape, strict=True):
         if isinstance(i, IndexExpr):
-            _check_bounds(name, i, n, where, known, findings)
+            _check_bounds(name, i, n, where, bound, findings)
 
 
 def _check_bounds(
-    name: str, i: IndexExpr, n: IndexExpr, where: str, known: frozenset[Atom], findings: Findings
+    name: str, i: IndexExpr, n: IndexExpr, where: str, bound: frozenset[Atom], findings: Findings
 ) -> None:
-    if not i.axes() <= known:
+    if not i.axes() <= bound:
         findings.add("L7", where, f"index {i} of {name} uses a loop variable that the nest doesn't have")
-    elif not less(i, n) and not any(a.extent is ZERO for a in known):
+    elif not less(i, n) and not any(a.extent is ZERO for a in bound):
         findings.add("L7", where, f"index {i} of {name} is not provably inside a dimension of {n}")
 
 

@@ -47,8 +47,10 @@ def read_higher_order(
     programs = []
     for number, text in enumerate(texts):
         prefix = _prefix(outs, number)
-        own = {key.removeprefix(prefix): value for key, value in constants.items() if key.startswith(prefix)}
-        programs.append(aten.parse_ir(textwrap.dedent(text) + "\n", constants=own))
+        constants_of_op = {
+            key.removeprefix(prefix): value for key, value in constants.items() if key.startswith(prefix)
+        }
+        programs.append(aten.parse_ir(textwrap.dedent(text) + "\n", constants=constants_of_op))
     return HigherOrderOp(name, programs, options)
 
 

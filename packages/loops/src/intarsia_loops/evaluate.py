@@ -56,8 +56,8 @@ def on(device: str) -> AbstractContextManager[Any]:
 
 def size_of(expr: IndexExpr, sizes: Sizes) -> int:
     """Return the number that a size expression has for these values of the size symbols."""
-    known = expr.const()
-    return known if known is not None else int(_index(expr, {}, sizes))
+    constant = expr.const()
+    return constant if constant is not None else int(_index(expr, {}, sizes))
 
 
 def allocate(buffer: Buffer, sizes: Sizes) -> torch.Tensor:
@@ -83,45 +83,45 @@ def run_kernel(
     Raises:
         RuntimeFault: A step reads what the kernel made in another row, or what it hasn't made yet.
     """
-    made: dict[str, torch.Tensor] = {}
+    results: dict[str, torch.Tensor] = {}
     all_made = frozenset(s.out for s in kernel.steps)
     depth = len(kernel.rows)
     for step in kernel.steps:
-        missing = (step.reads() & all_made) - made.keys()
+        missing = (step.reads() & all_made) - results.keys()
         if missing:
             raise RuntimeFault(f"{step.out} reads {min(missing)} before it is made", code="kernels.order")
         rows = step.axes[:depth]
-        made[step.out] = _run(step, rows, frozenset(made), {**memory, **made}, sizes, buffers[step.out])
-    return made
+        results[step.out] = _run(step, rows, frozenset(results), {**memory, **results}, sizes, buffers[step.out])
+    return results
 
 
 def _run(
     nest: Nest,
     rows: Sequence[Atom],
-    made: frozenset[str],
+    results: frozenset[str],
     memory: Mapping[str, torch.Tensor],
     sizes: Sizes,
     buffer: Buffer,
 ) -> torch.Tensor:
     """What a nest writes; of what is in `made` it may read its own row only."""
     with on(buffer.device):
-        return _run_here(nest, rows, made, memory, sizes, buffer)
+        return _run_here(nest, rows, results, memory, sizes, buffer)
 
 
 def _run_here(
     nest: Nest,
     rows: Sequence[Atom],
-    made: frozenset[str],
+    results: frozenset[str],
     memory: Mapping[str, torch.Tensor],
     sizes: Sizes,
     buffer: Buffer,
 ) -> torch.Tensor:
     parts = scatter_of(nest)
     if parts is None:
-        return _Grid(nest, rows, made, memory, sizes).run(buffer)
+        return _Grid(nest, rows, results, memory, sizes).run(buffer)
     start = replace(nest, red=(), kind="map", body=parts.initial)
-    out = _Grid(start, rows, made, memory, sizes).run(buffer)
-    points = _Grid(replace(nest, axes=nest.red, red=(), kind="map", body=parts.value), (), made, memory, sizes)
+    out = _Grid(start, rows, results, memory, sizes).run(buffer)
+    points = _Grid(replace(nest, axes=nest.red, red=(), kind="map", body=parts.value), (), results, memory, sizes)
     place = torch.zeros(points.extents, dtype=torch.int64)
     for entry, n in zip(parts.places, out.shape, strict=True):
         index = points.value_of(entry).expand(points.extents)
@@ -287,11 +287,11 @@ def call_extern(
     extern: Extern, buffers: Mapping[str, Buffer], memory: Mapping[str, torch.Tensor], sizes: Sizes
 ) -> dict[str, Any]:
     """Run an extern call and return what it gives by name: tensors laid out as the buffers say, and numbers."""
-    made = called(extern, memory, sizes)
+    result = called(extern, memory, sizes)
     sizes = {**sizes}
     for shown in shown_by(extern.outs, buffers):
-        sizes.setdefault(shown.symbol, read_size(shown, made[shown.name]))
-    return {name: laid_out(given, buffers[name], sizes) if name in buffers else given for name, given in made.items()}
+        sizes.setdefault(shown.symbol, read_size(shown, result[shown.name]))
+    return {name: laid_out(given, buffers[name], sizes) if name in buffers else given for name, given in result.items()}
 
 
 def read_size(shown: Shown, given: Any) -> int:

@@ -160,12 +160,12 @@ class _Writer:
 
     def _read_sizes(self, names: Iterable[str]) -> None:
         """Add a node for each symbol that inputs or results are the first to show."""
-        found: dict[str, Shown] = {}
+        sizes: dict[str, Shown] = {}
         for shown in shown_by(names, self.program.buffers):
             if shown.symbol not in self.env:
-                found.setdefault(shown.symbol, shown)
-        for symbol in sorted(found):
-            shown = found[symbol]
+                sizes.setdefault(shown.symbol, shown)
+        for symbol in sorted(sizes):
+            shown = sizes[symbol]
             args = (self.env[shown.name], shown.dim)
             self._note(symbol, self.graph.call_function(_READS_SIZES[shown.kind], args), ())
         self.symbols = tuple([s for s in self.all_symbols if s in self.env])
@@ -253,11 +253,11 @@ class _Reader:
         now = {old: self.names[arg] for old, arg in zip(op.reads, node.args, strict=False)}  # type: ignore[index]
         for old, new in now.items():
             self.buffers.setdefault(new, op.buffers[old])
-        made = made_by(op.item)
-        taken = {m: f"{node.name}_{m}" if len(made) > 1 else node.name for m in made if m in self.buffers}
+        results = made_by(op.item)
+        taken = {m: f"{node.name}_{m}" if len(results) > 1 else node.name for m in results if m in self.buffers}
         changed = {old: new for old, new in {**now, **taken}.items() if old != new}
         item = renamed(op.item, changed) if changed else op.item
-        for old, new in zip(made, made_by(item), strict=True):
+        for old, new in zip(results, made_by(item), strict=True):
             if old in op.buffers:
                 self.buffers[new] = op.buffers[old]
         self.items.append(item)

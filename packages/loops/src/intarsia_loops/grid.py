@@ -100,10 +100,10 @@ def grid_walk(plan: LaunchPlan, walk: Walk) -> GridWalk:
         walk: How its points are walked.
     """
     ending = _ending(plan.finish) if plan.finish is not None else None
-    made = GridWalk(walk, _local(plan.kernel, walk), plan.asserts, plan.chunk, ending)
-    used = set().union(*made.touched())
+    grid = GridWalk(walk, _local(plan.kernel, walk), plan.asserts, plan.chunk, ending)
+    used = set().union(*grid.touched())
     layouts = ((n, Buffer(b.shape, b.strides, b.dtype)) for n, b in plan.layouts.items() if n in used)
-    return replace(made, layouts=tuple(layouts))
+    return replace(grid, layouts=tuple(layouts))
 
 
 def _ending(finish: Finish) -> Ending:

@@ -161,24 +161,24 @@ class IndexExpr:
     def axes(self) -> frozenset[Atom]:
         """Return every axis that the value depends on, also inside // and %."""
         if self._axes is None:
-            found: set[Atom] = set()
+            axes: set[Atom] = set()
             for a in self.atoms():
                 if a.kind == "axis":
-                    found.add(a)
+                    axes.add(a)
                 elif a.kind in "/%":
-                    found |= a.a.axes() | a.b.axes()
-            self._axes = frozenset(found)
+                    axes |= a.a.axes() | a.b.axes()
+            self._axes = frozenset(axes)
         return self._axes
 
     def symbols(self) -> set[str]:
         """Return the names of the size symbols in the expression, also inside // and %; not in extents of axes."""
-        found: set[str] = set()
+        symbols: set[str] = set()
         for a in self.atoms():
             if a.kind == "sym":
-                found.add(a.key)
+                symbols.add(a.key)
             elif a.kind in "/%":
-                found |= a.a.symbols() | a.b.symbols()
-        return found
+                symbols |= a.a.symbols() | a.b.symbols()
+        return symbols
 
     def coef(self, axis: Atom) -> tuple[IndexExpr, IndexExpr] | None:
         """Return (c, rest) with self = c*axis + rest and axis in neither; None when it isn't affine in the axis."""
@@ -243,9 +243,9 @@ def _term_text(monomial: Monomial, k: int) -> str:
 
 
 def _replaced(a: Atom, env: Mapping[Atom, IndexExpr]) -> IndexExpr:
-    found = env.get(a)
-    if found is not None:
-        return found
+    replacement = env.get(a)
+    if replacement is not None:
+        return replacement
     if a.kind == "/":
         return floordiv(a.a.subst(env), a.b.subst(env))
     return mod(a.a.subst(env), a.b.subst(env)) if a.kind == "%" else atom_expr(a)
@@ -273,8 +273,8 @@ def _make(coefficients: Mapping[Monomial, int]) -> IndexExpr:
     if len(terms) > 1:
         terms = tuple(sorted(terms, key=_order))
     ref = _exprs.refs.get(terms)
-    found = ref() if ref is not None else None
-    return found if found is not None else _new(terms)
+    expr = ref() if ref is not None else None
+    return expr if expr is not None else _new(terms)
 
 
 def _new(terms: tuple[tuple[Monomial, int], ...]) -> IndexExpr:
@@ -321,12 +321,12 @@ def lift(v: IndexExpr | Atom | int) -> IndexExpr:
     if isinstance(v, Atom):
         return atom_expr(v)
     number = int(v)
-    found = _recent_ints.get(number)
-    if found is None:
+    expr = _recent_ints.get(number)
+    if expr is None:
         if len(_recent_ints) >= 4096:
             _recent_ints.clear()
-        found = _recent_ints[number] = _make({(): number})
-    return found
+        expr = _recent_ints[number] = _make({(): number})
+    return expr
 
 
 def atom_expr(a: Atom) -> IndexExpr:
@@ -335,8 +335,8 @@ def atom_expr(a: Atom) -> IndexExpr:
         return ZERO
     terms = (((a,), 1),)
     ref = _exprs.refs.get(terms)
-    found = ref() if ref is not None else None
-    return found if found is not None else _new(terms)
+    expr = ref() if ref is not None else None
+    return expr if expr is not None else _new(terms)
 
 
 def axis(name: str, extent: IndexExpr | int) -> Atom:
@@ -348,12 +348,12 @@ def axis(name: str, extent: IndexExpr | int) -> Atom:
     """
     extent = lift(extent)
     key = ("axis", name, extent)
-    found = _known_atom(key)
-    if found is None:
-        found = Atom("axis", name, 0, max(extent.hi - 1, 0))
-        found.extent = extent
-        found = _atoms.keep(key, found)
-    return found
+    atom = _known_atom(key)
+    if atom is None:
+        atom = Atom("axis", name, 0, max(extent.hi - 1, 0))
+        atom.extent = extent
+        atom = _atoms.keep(key, atom)
+    return atom
 
 
 def size_symbol(name: str, lo: int = 2, hi: int = INF) -> IndexExpr:
@@ -371,18 +371,18 @@ def _symbol(name: str, lo: int, hi: int) -> Atom:
 
 def _quotient_or_remainder(kind: str, a: IndexExpr, b: IndexExpr) -> Atom:
     key = (kind, a, b)
-    found = _known_atom(key)
-    if found is None:
+    atom = _known_atom(key)
+    if atom is None:
         sign, at_least_one = ("//" if kind == "/" else "%"), max(b.lo, 1)
         if kind == "%":
             lo, hi = 0, max(b.hi - 1, 0)
         else:
             lo = a.lo // (max(b.hi, 1) if a.lo >= 0 else at_least_one)
             hi = a.hi // (at_least_one if a.hi >= 0 else max(b.hi, 1))
-        found = Atom(kind, f"(({a!r}) {sign} ({b!r}))", max(lo, -INF), min(hi, INF))
-        found.a, found.b = a, b
-        found = _atoms.keep(key, found)
-    return found
+        atom = Atom(kind, f"(({a!r}) {sign} ({b!r}))", max(lo, -INF), min(hi, INF))
+        atom.a, atom.b = a, b
+        atom = _atoms.keep(key, atom)
+    return atom
 
 
 # ---- arithmetic ---------------------------------------------------------------------------------------------

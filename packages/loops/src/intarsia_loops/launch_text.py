@@ -105,12 +105,12 @@ def _launch(plan: LaunchPlan, function: int) -> Iterator[str]:
 
 def _walked(kernel: Kernel, walk: Walk | VectorWalk | None, layouts: Mapping[str, Buffer]) -> Iterator[str]:
     """Yield a kernel, and how it is walked."""
-    known = {**{s.out: inner_layout(s) for s in kernel.steps}, **layouts}
-    yield from item_text(kernel, known).splitlines()
+    inner = {**{s.out: inner_layout(s) for s in kernel.steps}, **layouts}
+    yield from item_text(kernel, inner).splitlines()
     if isinstance(walk, VectorWalk):
         yield from walk_lines(walk)
     elif walk is not None:
-        yield from grid_lines(GridWalk(walk), known)
+        yield from grid_lines(GridWalk(walk), inner)
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------
@@ -127,13 +127,13 @@ class _LaunchParser(GridParser):
             word = self.take().text
             name = self.typed_buffer()
             counters = name if word == "counters" else counters
-        scratch, found = MappingProxyType(self.buffers), list[LaunchPlan]()
+        scratch, plans = MappingProxyType(self.buffers), list[LaunchPlan]()
         program = replace(program, placement=self.read_placement())
         while self.accept("launch"):
-            found.append(self._launch())
+            plans.append(self._launch())
         if self.peek().kind != "end":
             fail(f"{self.peek().text!r} after the end of the launches", self.peek().line)
-        return Launches(program, target, tuple(found), n_kernels, scratch, counters)
+        return Launches(program, target, tuple(plans), n_kernels, scratch, counters)
 
     def _launch(self) -> LaunchPlan:
         sets = [self.names_in_brackets()]

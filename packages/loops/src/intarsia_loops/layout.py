@@ -19,12 +19,12 @@ def elements_overlap(shape: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -
         >>> elements_overlap((lift(2), lift(3)), (lift(0), lift(1)))
         True
     """
-    known = [(s.const(), n.const()) for n, s in zip(shape, strides, strict=False) if n is not ONE]
-    if any(size == 0 for _, size in known):
+    constants = [(s.const(), n.const()) for n, s in zip(shape, strides, strict=False) if n is not ONE]
+    if any(size == 0 for _, size in constants):
         return False
-    if any(stride is None or size is None for stride, size in known):
-        return any(stride == 0 for stride, _ in known)
-    dims = [(stride, size) for stride, size in known if stride is not None and size is not None]
+    if any(stride is None or size is None for stride, size in constants):
+        return any(stride == 0 for stride, _ in constants)
+    dims = [(stride, size) for stride, size in constants if stride is not None and size is not None]
     reach = 0
     for stride, size in sorted(dims):
         if stride <= reach:

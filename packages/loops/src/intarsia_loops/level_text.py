@@ -145,10 +145,10 @@ def _read(level: type) -> Callable[[Reader, str, int, Mapping[str, Any], Thaw | 
             return Loops(gm, contract)
         if level is Kernels:
             return Kernels(gm, contract, apart)
-        made: Launches = parse_launches(launches.text, from_fx(gm), line=launches.line)
+        plan: Launches = parse_launches(launches.text, from_fx(gm), line=launches.line)
         if level is Launched:
-            return Launched(gm, contract, made)
-        return Emitted(gm, contract, made, _read_source(source, constants))
+            return Launched(gm, contract, plan)
+        return Emitted(gm, contract, plan, _read_source(source, constants))
 
     return read
 
@@ -224,8 +224,8 @@ def _read_source(part: _Part, constants: Mapping[str, Any]) -> KernelSource:
         at += 1 + int(head[2])
     if not texts:
         fail("the source has no text", part.line + 1)
-    made: KernelSource = replace(source, text=texts[0], parts=tuple(texts[1:]), scratch=tuple(scratch))
-    return made
+    kernel_source: KernelSource = replace(source, text=texts[0], parts=tuple(texts[1:]), scratch=tuple(scratch))
+    return kernel_source
 
 
 LEVELS: Mapping[str, LevelText] = MappingProxyType(

@@ -120,8 +120,8 @@ def val(op: str, *args: Any, dtype: str) -> Val:
     # -0.0 == 0.0 and True == 1 == 1.0: a constant's key needs its type and its text as well
     key = (op, args, dtype) if op != "const" else (op, type(args[0]), repr(args[0]), dtype)
     ref = _vals.refs.get(key)
-    found = ref() if ref is not None else None
-    return found if found is not None else _new(key, op, args, dtype)
+    interned = ref() if ref is not None else None
+    return interned if interned is not None else _new(key, op, args, dtype)
 
 
 def _new(key: tuple[Any, ...], op: str, args: tuple[Any, ...], dtype: str) -> Val:
@@ -293,11 +293,11 @@ class Kernel:
 
     def reads(self) -> frozenset[str]:
         """Return the buffers read from memory: loaded by some step and not made by an earlier one."""
-        made: set[str] = set()
+        written: set[str] = set()
         read: set[str] = set()
         for step in self.steps:
-            read |= step.reads() - made
-            made.add(step.out)
+            read |= step.reads() - written
+            written.add(step.out)
         return frozenset(read)
 
 
@@ -351,18 +351,18 @@ class Extern:
 
     def refs(self) -> tuple[TensorRef, ...]:
         """Return every tensor operand, in order."""
-        found: list[TensorRef] = []
+        refs: list[TensorRef] = []
 
         def walk(value: Any) -> None:
             if isinstance(value, TensorRef):
-                found.append(value)
+                refs.append(value)
             elif isinstance(value, (tuple, list)):
                 for v in value:
                     walk(v)
 
         walk(self.args)
         walk(tuple(v for _, v in self.kwargs))
-        return tuple(found)
+        return tuple(refs)
 
     def reads(self) -> frozenset[str]:
         """Return the buffers that the operands are views of."""

@@ -127,10 +127,10 @@ def inline(consumer: Nest, producer: Nest) -> Nest | Refused:
     def leaf(v: Val) -> Val:
         if v.op == "index" or v.args[0] != producer.out:
             return v
-        made = _at_data(producer.body, dict(zip(producer.axes, v.args[1], strict=True)))
-        if made is None:
+        body = _at_data(producer.body, dict(zip(producer.axes, v.args[1], strict=True)))
+        if body is None:
             refused.append(v)
-        return made or v
+        return body or v
 
     body = rebuild(consumer.body, leaf)
     if refused:
@@ -140,9 +140,9 @@ def inline(consumer: Nest, producer: Nest) -> Nest | Refused:
 
 def _at_data(body: Val, places: Mapping[Atom, IndexExpr | Val]) -> Val | None:
     """`at`, where positions may depend on data; None where one can't be computed."""
-    known = {a: i for a, i in places.items() if isinstance(i, IndexExpr)}
-    if len(known) == len(places):
-        return at(body, known)
+    indices = {a: i for a, i in places.items() if isinstance(i, IndexExpr)}
+    if len(indices) == len(places):
+        return at(body, indices)
     leaves = [v for v in postorder(body) if v.op in ("load", "gather", "index")]
     entries = [e for v in leaves for e in (v.args[:1] if v.op == "index" else v.args[1]) if isinstance(e, IndexExpr)]
     if not is_computable(entries):
@@ -261,14 +261,14 @@ def fuse_rows(a: Kernel, b: Kernel) -> Kernel | Refused:
         return Refused("fuse.scatter", f"{scattered[0]} is a scatter")
     if [r.extent for r in a.rows] != [r.extent for r in b.rows]:
         return Refused("fuse.rows", f"rows {_extents(a.rows)} and {_extents(b.rows)} differ")
-    made = {s.out for s in a.steps}
-    clash = made.intersection(s.out for s in b.steps)
+    written = {s.out for s in a.steps}
+    clash = written.intersection(s.out for s in b.steps)
     if clash:
         return Refused("fuse.writes", f"both write {min(clash)}")
     depth = len(a.rows)
     row = tuple(map(lift, b.rows))
     for step in b.steps:
-        crossing = [v for v in step.body.loads if v.args[0] in made and v.args[1][:depth] != row]
+        crossing = [v for v in step.body.loads if v.args[0] in written and v.args[1][:depth] != row]
         if crossing:
             return Refused("fuse.crosses_rows", f"{step.out} reads another row by {min(map(repr, crossing))}")
     return Kernel(a.rows, a.steps + tuple(_onto(s, a.rows) for s in b.steps), a.local | b.local)

@@ -36,17 +36,17 @@ def run_program(program: Program, args: Iterable[Any], watch: Watch | None = Non
     arena = _Arena(program, sizes)
     for item in program.items:
         if isinstance(item, Nest):
-            made = {item.out: run_nest(item, program.buffers[item.out], memory, sizes)}
-            memory[item.out] = arena.hold(item.out, made[item.out])
+            results = {item.out: run_nest(item, program.buffers[item.out], memory, sizes)}
+            memory[item.out] = arena.hold(item.out, results[item.out])
         elif isinstance(item, Kernel):
-            made = run_kernel(item, program.buffers, memory, sizes)
+            results = run_kernel(item, program.buffers, memory, sizes)
             for name in item.writes():
-                memory[name] = arena.hold(name, made[name])
+                memory[name] = arena.hold(name, results[name])
         else:
-            made = bind_results(item, program.buffers, memory, sizes)
-            memory.update(made)
+            results = bind_results(item, program.buffers, memory, sizes)
+            memory.update(results)
         if watch is not None:
-            watch(Step(item_text(item, program.buffers), made, {**sizes, **memory, **made}, origins_of(item)))
+            watch(Step(item_text(item, program.buffers), results, {**sizes, **memory, **results}, origins_of(item)))
     return tuple(output_of(value, memory, sizes) for value in program.outputs)
 
 
@@ -64,12 +64,12 @@ def bind_results(
     Raises:
         RuntimeFault: A result isn't what is known of its size.
     """
-    made = called(item, memory, sizes)
+    result = called(item, memory, sizes)
     for shown in shown_by(item.outs, buffers):
         if shown.symbol not in sizes:
-            sizes[shown.symbol] = read_size(shown, made[shown.name])
+            sizes[shown.symbol] = read_size(shown, result[shown.name])
     # a library gives no workspace where it needs none
-    given = {name: tensor for name, tensor in made.items() if name in buffers and tensor is not None}
+    given = {name: tensor for name, tensor in result.items() if name in buffers and tensor is not None}
     return {name: laid_out(tensor, buffers[name], sizes) for name, tensor in given.items()}
 
 

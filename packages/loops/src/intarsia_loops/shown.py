@@ -64,34 +64,34 @@ def makers(program: Program | Called) -> dict[str, int]:
         {'u0': 0}
     """
     calls = [(k, item) for k, item in enumerate(program.items) if isinstance(item, Extern)]
-    found: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for position, item in calls:
         for shown in shown_by(item.outs, program.buffers):
-            found.setdefault(shown.symbol, position)
-    if found:
+            positions.setdefault(shown.symbol, position)
+    if positions:
         for shown in shown_by((*program.inputs, *program.constants), program.buffers):
-            found.pop(shown.symbol, None)
-    return found
+            positions.pop(shown.symbol, None)
+    return positions
 
 
 def needed_symbols(item: Item, buffers: Mapping[str, Buffer]) -> frozenset[str]:
     """Return the size symbols that must be known before an item runs, those of the memory that it touches included."""
     if isinstance(item, Extern):
-        own = {shown.symbol for shown in shown_by(item.outs, buffers)}
-        made = symbols_of(buffers[out] for out in item.outs if out in buffers)
-        return frozenset({*_in_arguments((item.args, item.kwargs)), *(made - own)})
+        shown_here = {shown.symbol for shown in shown_by(item.outs, buffers)}
+        of_results = symbols_of(buffers[out] for out in item.outs if out in buffers)
+        return frozenset({*_in_arguments((item.args, item.kwargs)), *(of_results - shown_here)})
     nests = item.steps if isinstance(item, Kernel) else (item,)
-    found: set[str] = set()
+    needed: set[str] = set()
     for nest in nests:
-        found |= _in_nest(nest, buffers)
-    return frozenset(found)
+        needed |= _in_nest(nest, buffers)
+    return frozenset(needed)
 
 
 def returned_symbols(program: Program) -> set[str]:
     """Return the size symbols that the results of a program need."""
     results = {out.buffer for out in program.outputs if isinstance(out, TensorRef)}
-    own = symbols_of(program.buffers[name] for name in results if name in program.buffers)
-    return own | _in_arguments(program.outputs)
+    returned = symbols_of(program.buffers[name] for name in results if name in program.buffers)
+    return returned | _in_arguments(program.outputs)
 
 
 def symbols_of(buffers: Iterable[Buffer]) -> set[str]:
@@ -100,15 +100,15 @@ def symbols_of(buffers: Iterable[Buffer]) -> set[str]:
 
 
 def _in_nest(nest: Nest, buffers: Mapping[str, Buffer]) -> set[str]:
-    found = symbols_of(buffers[name] for name in (nest.out, *nest.reads()) if name in buffers)
+    symbols = symbols_of(buffers[name] for name in (nest.out, *nest.reads()) if name in buffers)
     for axis in (*nest.axes, *nest.red):
-        found |= axis.extent.symbols()
+        symbols |= axis.extent.symbols()
     for value in postorder(nest.body):
         entries = value.args[1] if value.op in ("load", "gather") else value.args[:1] if value.op == "index" else ()
         for entry in entries:
             if isinstance(entry, IndexExpr):
-                found |= entry.symbols()
-    return found
+                symbols |= entry.symbols()
+    return symbols
 
 
 def _in_arguments(value: object) -> set[str]:

@@ -58,8 +58,8 @@ class ItemOp(ABC):
 
     def __call__(self, *args: Any) -> Any:
         tensors, sizes = args[: len(self.reads)], args[len(self.reads) :]
-        made = self._run(dict(zip(self.reads, tensors, strict=True)), dict(zip(self.symbols, sizes, strict=True)))
-        return made[self.outs[0]] if self.is_single else tuple(made.get(o) for o in self.outs)
+        results = self._run(dict(zip(self.reads, tensors, strict=True)), dict(zip(self.symbols, sizes, strict=True)))
+        return results[self.outs[0]] if self.is_single else tuple(results.get(o) for o in self.outs)
 
     @property
     def is_single(self) -> bool:

@@ -112,11 +112,11 @@ class Builder:
         """Return sizes, strides, type and device of a fake tensor."""
         shape, strides = self.sizes.each(value.shape), self.sizes.strides(value.stride())
         key = (shape, strides, value.dtype, self._device or value.device)
-        found = self._specs.get(key)
-        if found is None:
+        spec = self._specs.get(key)
+        if spec is None:
             device = self._device or str(value.device)
-            found = self._specs[key] = Spec(shape, strides, dtype_name(value.dtype), device)
-        return found
+            spec = self._specs[key] = Spec(shape, strides, dtype_name(value.dtype), device)
+        return spec
 
     def temp_spec(self, shape: Sequence[IndexExpr], dtype: str) -> Spec:
         """Return the spec of a row-major intermediate on the device of the node's first result."""
@@ -176,18 +176,18 @@ class Builder:
         """
         if index is None:
             return None
-        found = known_index(read(index, point), self._maps)
-        if found is None:
+        expr = known_index(read(index, point), self._maps)
+        if expr is None:
             return None
-        return wrapped(found, size) if may_wrap else found if less(found, size) else None
+        return wrapped(expr, size) if may_wrap else expr if less(expr, size) else None
 
     def _grid(self, prefix: str, shape: tuple[IndexExpr, ...]) -> tuple[tuple[Atom, ...], Point]:
         """The axes over a shape, named by position, and the same as a point."""
-        found = self._grids.get((prefix, shape))
-        if found is None:
+        grid = self._grids.get((prefix, shape))
+        if grid is None:
             axes = tuple([axis(f"{prefix}{k}", n) for k, n in enumerate(shape)])
-            found = self._grids[prefix, shape] = axes, tuple([lift(a) for a in axes])
-        return found
+            grid = self._grids[prefix, shape] = axes, tuple([lift(a) for a in axes])
+        return grid
 
     def _add(
         self, kind: str, spec: Spec, axes: tuple[Atom, ...], red: tuple[Atom, ...], body: Val, role: str
@@ -288,13 +288,13 @@ class Builder:
     def tensor_ref(self, x: Tensor) -> TensorRef:
         """Return `x` as extern calls and outputs need it; copied first when its layout can't be eager's."""
         strides = x.strides or row_major(x.shape)
-        found = self.as_strided(x, strides)
-        if found is None:
+        ref = self.as_strided(x, strides)
+        if ref is None:
             strides = row_major(x.shape) if elements_overlap(x.shape, strides) else strides
             spec = Spec(x.shape, strides, x.dtype, self.buffers[x.buffer].device)
-            found = self.as_strided(self.nest("map", spec, (), lambda p, _: x.at(p), "copy"), strides)
-            assert found is not None, "a fresh copy has the strides it was made with"
-        return found
+            ref = self.as_strided(self.nest("map", spec, (), lambda p, _: x.at(p), "copy"), strides)
+            assert ref is not None, "a fresh copy has the strides it was made with"
+        return ref
 
     def as_strided(self, x: Tensor, strides: tuple[IndexExpr, ...]) -> TensorRef | None:
         """Return `x` over its buffer with these strides; None when its elements don't lie there."""
@@ -336,10 +336,10 @@ class Builder:
 
     def call(self, target: Any, args: tuple[Any, ...], spec: Spec, role: str) -> Tensor:
         """Add a call of an ATen op that makes a tensor from numbers, and return it."""
-        made = self.declare(spec, self.fresh_name(role))
+        buffer = self.declare(spec, self.fresh_name(role))
         where = (("device", torch.device(spec.device)), ("dtype", dtype_from_name(spec.dtype)))
-        self.items.append(Extern((made.buffer,), target, args, where, self._origins))
-        return made
+        self.items.append(Extern((buffer.buffer,), target, args, where, self._origins))
+        return buffer
 
     def number(self, target: Any, args: Sequence[Any], name: str) -> None:
         """Add a call of an ATen op that gives an integer, which is the size symbol of this name from then on."""

@@ -82,15 +82,15 @@ class _Carried:
         self.gm, self.host = gm, host
 
     def nodes(self) -> frozenset[fx.Node]:
-        found: set[fx.Node] = set()
+        nodes: set[fx.Node] = set()
         for node in self.gm.graph.nodes:  # operands first
-            if self._may_be(node) and all(o in found or _is_size(o) for o in node.all_input_nodes):
-                found.add(node)
-        while refused := {n for n in found if not self._is_needed_on_device_only(n, found)}:
-            found -= refused
-            while refused := {n for n in found if any(o not in found for o in n.all_input_nodes if not _is_size(o))}:
-                found -= refused
-        return frozenset(found)
+            if self._may_be(node) and all(o in nodes or _is_size(o) for o in node.all_input_nodes):
+                nodes.add(node)
+        while refused := {n for n in nodes if not self._is_needed_on_device_only(n, nodes)}:
+            nodes -= refused
+            while refused := {n for n in nodes if any(o not in nodes for o in n.all_input_nodes if not _is_size(o))}:
+                nodes -= refused
+        return frozenset(nodes)
 
     def _may_be(self, node: fx.Node) -> bool:
         value = meta.value(node) if node.op != "output" else None

@@ -32,16 +32,16 @@ def known_index(v: Val, maps: Mapping[str, Nest], depth: int = _MAX_DEPTH) -> In
         >>> known_index(val("add", index_value(i), const(3, "i64"), dtype="i64"), {})
         3 + i0
     """
-    found: dict[Val, IndexExpr] = {}
+    indices: dict[Val, IndexExpr] = {}
     for u in postorder(v):
-        known = _known(u, found, maps, depth)
-        if known is None or not _fits(known, u.dtype):
+        index = _known(u, indices, maps, depth)
+        if index is None or not _fits(index, u.dtype):
             return None
-        found[u] = known
-    return found[v]
+        indices[u] = index
+    return indices[v]
 
 
-def _known(u: Val, found: Mapping[Val, IndexExpr], maps: Mapping[str, Nest], depth: int) -> IndexExpr | None:
+def _known(u: Val, indices: Mapping[Val, IndexExpr], maps: Mapping[str, Nest], depth: int) -> IndexExpr | None:
     if u.dtype not in INTEGERS:
         return None
     match u.op:
@@ -55,11 +55,11 @@ def _known(u: Val, found: Mapping[Val, IndexExpr], maps: Mapping[str, Nest], dep
                 return None
             return known_index(at(nest.body, dict(zip(nest.axes, u.args[1], strict=True))), maps, depth - 1)
         case "cast":
-            return found[u.args[0]]
+            return indices[u.args[0]]
         case "neg":
-            return -found[u.args[0]]
+            return -indices[u.args[0]]
         case "add" | "sub" | "mul":
-            a, b = (found[x] for x in u.args)
+            a, b = (indices[x] for x in u.args)
             return a + b if u.op == "add" else a - b if u.op == "sub" else a * b
     return None
 

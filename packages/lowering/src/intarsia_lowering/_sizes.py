@@ -51,10 +51,10 @@ class Sizes:
         sizes = tuple(sizes)
         if not all(type(s) is int for s in sizes):
             return tuple([self(s) for s in sizes])
-        found = self._known.get(sizes)
-        if found is None:
-            found = self._known[sizes] = tuple([lift(s) for s in sizes])
-        return found
+        exprs = self._known.get(sizes)
+        if exprs is None:
+            exprs = self._known[sizes] = tuple([lift(s) for s in sizes])
+        return exprs
 
     def strides(self, strides: Any) -> tuple[IndexExpr, ...]:
         """Return the index expressions for strides: that of a size which may be 0 is that size, as `row_major` has it.
@@ -98,10 +98,10 @@ class Sizes:
 
     def translate(self, expr: Any) -> IndexExpr:
         """Return the index expression for a SymPy expression over sizes."""
-        found = self._symbolic.get(expr)
-        if found is None:
-            found = self._symbolic[expr] = self._build(expr)
-        return found
+        expr_of_loops = self._symbolic.get(expr)
+        if expr_of_loops is None:
+            expr_of_loops = self._symbolic[expr] = self._build(expr)
+        return expr_of_loops
 
     def _build(self, expr: Any) -> IndexExpr:
         kind = type(expr).__name__

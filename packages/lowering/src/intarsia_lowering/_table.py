@@ -41,9 +41,9 @@ def given_rows(lowerings: Lowerings | None) -> Mapping[Any, Lowering | None]:
         InvalidArgumentError: `aten.table`: a key is no overload, or a value can't be called.
     """
     rows = checked_table("lowerings", lowerings or {}, Lowering)
-    made = {op: row if row is None or isinstance(row, Lowering) else Lowering(row) for op, row in rows.items()}
+    table = {op: row if row is None or isinstance(row, Lowering) else Lowering(row) for op, row in rows.items()}
     return {
-        op: row and replace(row, function=blaming(f"the lowering of {op}", row.function)) for op, row in made.items()
+        op: row and replace(row, function=blaming(f"the lowering of {op}", row.function)) for op, row in table.items()
     }
 
 

@@ -58,8 +58,8 @@ class Tensor:
 
 def read(x: Tensor, point: Point) -> Val:
     """Return the element of `x` broadcast to the rank of `point`: trailing dimensions align, size 1 repeats."""
-    own = point[len(point) - len(x.shape) :]
-    return x.at(tuple([ZERO if n is ONE else i for i, n in zip(own, x.shape, strict=True)]))
+    last = point[len(point) - len(x.shape) :]
+    return x.at(tuple([ZERO if n is ONE else i for i, n in zip(last, x.shape, strict=True)]))
 
 
 Number = bool | int | float | IndexExpr | Val
@@ -134,8 +134,8 @@ def common_type(operands: Sequence[Any]) -> str | None:
             rank, dtype = 2, dtype_name(torch.get_default_dtype())
         else:
             return None
-        known = ranks[rank]
-        ranks[rank] = dtype if known is None or known == dtype else _promote(known, dtype)
+        types = ranks[rank]
+        ranks[rank] = dtype if types is None or types == dtype else _promote(types, dtype)
     return _outrank(ranks[0], _outrank(ranks[1], ranks[2]))
 
 

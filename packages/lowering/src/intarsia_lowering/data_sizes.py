@@ -63,9 +63,9 @@ def _number(b: Builder, node: fx.Node, tensor: Any) -> Any:
             where=meta.origins(node),
         )
     b.number(node.target, [tensor], symbol.name)
-    known = value.node.expr
-    if known != symbol:
-        _add(b, sympy.Eq(symbol, known, evaluate=False), f"{symbol} is {known}")
+    expr = value.node.expr
+    if expr != symbol:
+        _add(b, sympy.Eq(symbol, expr, evaluate=False), f"{symbol} is {expr}")
     return value
 
 

@@ -322,8 +322,8 @@ class _Walk:
         if self.devices.must_wait(node):
             kwargs = {**kwargs, "non_blocking": False}
         target = without_values(target) if isinstance(target, HigherOrderOp) else _without_alias(target)
-        made = self.builder.extern(target, args, kwargs)
-        return tuple(sizes.get(k, m) for k, m in enumerate(made)) if sizes else made
+        results = self.builder.extern(target, args, kwargs)
+        return tuple(sizes.get(k, m) for k, m in enumerate(results)) if sizes else results
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, fx.Node):
@@ -332,8 +332,8 @@ class _Walk:
             return [self._argument(v) for v in value]
         if isinstance(value, torch.SymInt):
             size = self.sizes(value)
-            known = size.const()
-            return size if known is None else known
+            constant = size.const()
+            return size if constant is None else constant
         if isinstance(value, torch.SymFloat):
             expr = value.node.expr
             return float(expr) if expr.is_number else self.sizes.number(value)
@@ -346,10 +346,12 @@ def _check_result(node: fx.Node, result: Any, builder: Builder) -> None:
     many = isinstance(value, (tuple, list))
     results = result if isinstance(result, (tuple, list)) else (result,)
     wanted = [builder.spec_of(v) if isinstance(v, torch.Tensor) else None for v in (value if many else (value,))]
-    for position, (made, spec) in enumerate(itertools.zip_longest(results, wanted)):
-        fits = isinstance(made, Tensor) and spec is not None and (made.shape, made.dtype) == (spec.shape, spec.dtype)
-        if not fits and not (made is None and (spec is None or not builder.is_used(position))):
-            shown = f"{made.dtype}{list(made.shape)}" if isinstance(made, Tensor) else repr(made)
+    for position, (tensor, spec) in enumerate(itertools.zip_longest(results, wanted)):
+        fits = (
+            isinstance(tensor, Tensor) and spec is not None and (tensor.shape, tensor.dtype) == (spec.shape, spec.dtype)
+        )
+        if not fits and not (tensor is None and (spec is None or not builder.is_used(position))):
+            shown = f"{tensor.dtype}{list(tensor.shape)}" if isinstance(tensor, Tensor) else repr(tensor)
             needed = f"{spec.dtype}{list(spec.shape)}" if spec is not None else "no tensor there"
             raise InvalidArgumentError(
                 f"the lowering of {node.target} gave {shown}, the operator gives {needed}",
@@ -448,9 +450,9 @@ def _without_dead_nests(program: Program) -> Program:
         kept.append(item)
         live |= item.reads()
     kept.reverse()
-    made = {out for item in kept for out in (item.outs if isinstance(item, Extern) else (item.out,))}
+    written = {out for item in kept for out in (item.outs if isinstance(item, Extern) else (item.out,))}
     fixed = {*program.inputs, *program.constants}
-    buffers = {name: b for name, b in program.buffers.items() if name in made or name in fixed}
+    buffers = {name: b for name, b in program.buffers.items() if name in written or name in fixed}
     return Program(
         MappingProxyType(buffers), program.inputs, tuple(kept), program.outputs, program.facts, None, program.constants
     )

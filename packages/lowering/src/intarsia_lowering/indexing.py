@@ -47,8 +47,8 @@ def in_range(i: IndexExpr, low: IndexExpr | int, high: IndexExpr | int) -> Val:
     return m.and_(m.not_(below) if (below := less(i, low)).op != "const" else _opposite(below), less(i, high))
 
 
-def _opposite(known: Val) -> Val:
-    return constant(not known.args[0], "b8")
+def _opposite(value: Val) -> Val:
+    return constant(not value.args[0], "b8")
 
 
 def _inside(i: IndexExpr, size: IndexExpr) -> IndexExpr:
@@ -186,9 +186,9 @@ Position = tuple[IndexExpr | Val, ...]
 
 def entry(b: Builder, index: Tensor | None, p: Point, size: IndexExpr, *, may_wrap: bool) -> IndexExpr | Val:
     """Return an element of an index tensor as a position in [0, size): an index expression when that is provable."""
-    known = b.known(index, p, size, may_wrap=may_wrap)
-    if known is not None or index is None:
-        return ZERO if known is None else known
+    index_expr = b.known(index, p, size, may_wrap=may_wrap)
+    if index_expr is not None or index is None:
+        return ZERO if index_expr is None else index_expr
     i, zero, n = cast(read(index, p), "i64"), constant(0, "i64"), index_value(size)
     if may_wrap:
         wraps = val("lt", i, zero, dtype="b8")
@@ -392,8 +392,8 @@ def _upsample(b: Builder, x: Tensor, scales: Sequence[float | None], shift: floa
 
     def body(p: Point) -> Val:
         place = position(p)
-        known = tuple([i for i in place if isinstance(i, IndexExpr)])
-        return x.at(known) if len(known) == len(place) else load(x.buffer, through(place), x.dtype)
+        indices = tuple([i for i in place if isinstance(i, IndexExpr)])
+        return x.at(indices) if len(indices) == len(place) else load(x.buffer, through(place), x.dtype)
 
     return b.map(body)
 
@@ -402,18 +402,18 @@ def _may_ignore_scale(n: IndexExpr, wanted: IndexExpr, scale: float | None) -> b
     """Tell whether eager may look at the sizes alone: it does for a side that is kept, on the CPU for a doubled one."""
     if scale is None or scale in (1.0, 2.0):
         return False
-    known, size = n.const(), wanted.const()
-    if known is None or size is None:  # kept sides have a scale below 2, doubled ones below 3
+    constant, size = n.const(), wanted.const()
+    if constant is None or size is None:  # kept sides have a scale below 2, doubled ones below 3
         return 1 < scale < 3
-    return size in (known, 2 * known)
+    return size in (constant, 2 * constant)
 
 
 def _nearest(i: IndexExpr, n: IndexExpr, wanted: IndexExpr, scale: float | None, shift: float) -> IndexExpr | Val:
-    known, size = n.const(), wanted.const()
+    fixed, size = n.const(), wanted.const()
     if scale is None and n is wanted:
         return i
-    if known and size and size % known == 0 and (scale is None or scale == size // known):
-        factor = size // known
+    if fixed and size and size % fixed == 0 and (scale is None or scale == size // fixed):
+        factor = size // fixed
         if factor & (factor - 1) == 0:  # the rounded 1/factor is exact
             return i // factor
     if scale is not None and scale > 0:

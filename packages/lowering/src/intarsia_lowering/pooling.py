@@ -123,9 +123,9 @@ def _where_largest(b: Builder, x: Tensor, top: Tensor, red: list[IndexExpr], sta
         if top.dtype not in FLOATS:
             return m.select(m.and_(inside, m.compare("eq", value, largest)), here, far)
         is_nan = val("isnan", largest, dtype="b8")
-        found = val("where", is_nan, val("isnan", value, dtype="b8"), m.compare("eq", value, largest), dtype="b8")
+        is_largest = val("where", is_nan, val("isnan", value, dtype="b8"), m.compare("eq", value, largest), dtype="b8")
         signed = val("where", is_nan, m.unary("neg", here), here, dtype="i64")
-        return val("where", m.and_(inside, found), signed, far, dtype="i64")
+        return val("where", m.and_(inside, is_largest), signed, far, dtype="i64")
 
     nearest = b.nest("min", b.temp_spec(top.shape, "i64"), red, key, "nearest")
     return b.map(lambda p: m.unary("abs", nearest.at(p)), b.spec(1), "where")
@@ -156,10 +156,10 @@ def _max_pool_backward(rank: int) -> Callable[..., Any]:
 
         def element(p: Point, r: Point) -> Val:
             """What a window that holds a point passes back to it."""
-            own, place = p[len(p) - rank :], ZERO
-            for i, n in zip(own, sizes, strict=True):
+            place_of_window, place = p[len(p) - rank :], ZERO
+            for i, n in zip(place_of_window, sizes, strict=True):
                 place = place * n + i
-            window = [(i + q) // s - k for i, q, s, k in zip(own, pad, step, r, strict=True)]
+            window = [(i + q) // s - k for i, q, s, k in zip(place_of_window, pad, step, r, strict=True)]
             inside, largest = _element(indices, window, p, "i64")
             _, gradient = _element(grad_output, window, p, dtype)
             is_here = m.and_(inside, m.compare("eq", largest, index_value(place)))
@@ -297,12 +297,12 @@ class _Cover:
         return index_value(total)
 
     def _first(self, p: Point) -> list[IndexExpr]:
-        own = p[len(p) - len(self.sizes) :]
-        return [i * n // w for i, n, w in zip(own, self.sizes, self.wanted, strict=True)]
+        window = p[len(p) - len(self.sizes) :]
+        return [i * n // w for i, n, w in zip(window, self.sizes, self.wanted, strict=True)]
 
     def _lengths(self, p: Point) -> list[IndexExpr]:
-        own = p[len(p) - len(self.sizes) :]
-        ends = [((i + 1) * n - 1) // w + 1 for i, n, w in zip(own, self.sizes, self.wanted, strict=True)]
+        window = p[len(p) - len(self.sizes) :]
+        ends = [((i + 1) * n - 1) // w + 1 for i, n, w in zip(window, self.sizes, self.wanted, strict=True)]
         return [end - first for end, first in zip(ends, self._first(p), strict=True)]
 
 

@@ -50,8 +50,8 @@ def count(x: Tensor, dims: Sequence[int]) -> IndexExpr:
 
 def as_number(size: IndexExpr, dtype: str) -> Val:
     """Return a size as a value of `dtype`."""
-    known = size.const()
-    return constant(known, dtype) if known is not None else cast(index_value(size), dtype)
+    fixed = size.const()
+    return constant(fixed, dtype) if fixed is not None else cast(index_value(size), dtype)
 
 
 def folded(
@@ -141,9 +141,9 @@ def _variance(
 
 def _degrees(n: IndexExpr, correction: float, dtype: str) -> Val:
     """n - correction, but not below zero."""
-    known = n.const()
-    if known is not None:
-        return constant(max(known - correction, 0.0), dtype)
+    fixed = n.const()
+    if fixed is not None:
+        return constant(max(fixed - correction, 0.0), dtype)
     free = m.binary("sub", as_number(n, dtype), correction)
     return m.binary("max", free, 0.0)
 
@@ -312,10 +312,10 @@ def _moments(results: str, root: bool) -> Callable[..., Any]:
         if "mean" in results:
             mean = mean or _mean_of(b, self, dims, dtype, lambda e, _: e, "")
             mean = _running_mean(b, self, mean, dims, mean.dtype)
-        made = kept_result(
+        result = kept_result(
             b, var, dims, 0 if "mean" in results else None, (lambda v: m.unary("sqrt", v)) if root else (lambda v: v)
         )
-        return (made, kept_result(b, mean, dims, 1, lambda v: v)) if mean and "mean" in results else made
+        return (result, kept_result(b, mean, dims, 1, lambda v: v)) if mean and "mean" in results else result
 
     return lowering
 

@@ -148,15 +148,15 @@ def _index_put(
 def _broadcast(shapes: Sequence[tuple[IndexExpr, ...]]) -> tuple[IndexExpr, ...] | None:
     """Return the common shape of index tensors; None where sizes are not known to be equal."""
     rank = max(map(len, shapes))
-    found: list[IndexExpr] = [ONE] * rank
+    sizes: list[IndexExpr] = [ONE] * rank
     for shape in shapes:
         for d, n in enumerate(shape, rank - len(shape)):
-            if n is ONE or n is found[d]:
+            if n is ONE or n is sizes[d]:
                 continue
-            if found[d] is not ONE:
+            if sizes[d] is not ONE:
                 return None
-            found[d] = n
-    return tuple(found)
+            sizes[d] = n
+    return tuple(sizes)
 
 
 @TABLE.add(aten.embedding_dense_backward.default)

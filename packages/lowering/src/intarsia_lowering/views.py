@@ -141,8 +141,8 @@ def _expand(b: Builder, self: Tensor, size: Any, *, implicit: bool = False) -> T
     shape = self.shape
 
     def step(p: Point) -> Point:
-        own = p[len(p) - len(shape) :]
-        return tuple([ZERO if n is ONE else i for i, n in zip(own, shape, strict=True)])
+        last = p[len(p) - len(shape) :]
+        return tuple([ZERO if n is ONE else i for i, n in zip(last, shape, strict=True)])
 
     return _view(b, self, step)
 
@@ -153,10 +153,10 @@ def _along(dim: int, change: Callable[[IndexExpr], IndexExpr]) -> Callable[[Poin
 
 def from_front(position: Any, size: IndexExpr) -> IndexExpr | None:
     """Return a position, which may be counted from the end, as one from the front; None where its sign is open."""
-    found = lift(position)
-    if found.lo >= 0:
-        return found
-    return size + found if found.hi < 0 else None
+    index = lift(position)
+    if index.lo >= 0:
+        return index
+    return size + index if index.hi < 0 else None
 
 
 def first_of_slice(start: Any, end: Any, step: Any, size: IndexExpr, length: IndexExpr) -> IndexExpr | None:

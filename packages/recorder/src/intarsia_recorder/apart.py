@@ -52,8 +52,8 @@ def _without(axes: _Axes, stride: Any) -> _Axes:
 
 def _largest(strides: Sequence[Any]) -> Any:
     """Return the stride that is known not to be less than another; None where there is none, or it is 0."""
-    found = (s for s in strides if _known(s > 0) and all(_known(s >= other) for other in strides))
-    return next(found, None)
+    candidates = (s for s in strides if _known(s > 0) and all(_known(s >= other) for other in strides))
+    return next(candidates, None)
 
 
 def _span(axes: _Axes) -> Any:

@@ -126,8 +126,8 @@ def _record(
     given = _given(recorder, name, options, operands)
     for number, body in enumerate(bodies):
         is_alike = number in row.alike
-        program, found = _record_body(recorder, body, given, like if is_alike else None, more=name == "scan")
-        like = found if is_alike else like
+        program, n_results = _record_body(recorder, body, given, like if is_alike else None, more=name == "scan")
+        like = n_results if is_alike else like
         programs.append(program)
     results = tuple([_fresh(recorder, layout) for layout in row.layouts(options, operands, like or ())])
     op = HigherOrderOp(name, programs, options)
@@ -181,13 +181,13 @@ def _as_input(recorder: Recorder, value: Any) -> Any:
 def _own_memory(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Copy results that share memory with an input, or with an earlier result, or are a part of what is in theirs."""
     seen = {x.untyped_storage()._cdata for x in inputs}
-    found = []
+    copies = []
     for result in results:
         memory = result.untyped_storage()
         whole = statically_known_true(result.numel() * result.element_size() == memory.nbytes())
-        found.append(result if whole and memory._cdata not in seen else result.clone())
+        copies.append(result if whole and memory._cdata not in seen else result.clone())
         seen.add(memory._cdata)
-    return found
+    return copies
 
 
 def _fresh(recorder: Recorder, layout: Layout) -> FakeTensor:
@@ -214,9 +214,9 @@ def _described(results: Sequence[torch.Tensor]) -> str:
 
 def _refuse_data(recorder: Recorder) -> None:
     """Refuse sizes that only the running function knows: what is outside of it could not name them."""
-    known = {s for node in recorder.graph.find_nodes(op="placeholder") for s in _symbols(meta.value(node))}
+    symbols = {s for node in recorder.graph.find_nodes(op="placeholder") for s in _symbols(meta.value(node))}
     for node in recorder.graph.nodes:
-        if node.op == "call_function" and meta.has_value(node) and not known.issuperset(_symbols(meta.value(node))):
+        if node.op == "call_function" and meta.has_value(node) and not symbols.issuperset(_symbols(meta.value(node))):
             raise UnsupportedError(
                 f"{node} has a size that depends on data, in a function that is called conditionally",
                 code="recorder.higher_order",
@@ -263,12 +263,14 @@ class _Call(torch.autograd.Function):
         recorder, name, bodies = ctx.call
         tensors = iter(ctx.saved_tensors)
         operands = [next(tensors) if x is None else x for x in ctx.others]
-        own = _N_OWN[name]
-        wanted = [n for n, needed in enumerate(ctx.needs_input_grad[3 + own :]) if needed]
-        gradients = [_gradient_of(body, len(operands) - own, wanted, ctx.differentiable) for body in bodies]
+        n_own = _N_OWN[name]
+        wanted = [n for n, needed in enumerate(ctx.needs_input_grad[3 + n_own :]) if needed]
+        gradients = [_gradient_of(body, len(operands) - n_own, wanted, ctx.differentiable) for body in bodies]
         given = [tangents[n] for n in ctx.differentiable]
-        found = iter(call_higher_order(recorder, name, gradients, [*operands, *given]))
-        return (None,) * (3 + own) + tuple(next(found) if n in wanted else None for n in range(len(operands) - own))
+        gradients_of_operands = iter(call_higher_order(recorder, name, gradients, [*operands, *given]))
+        return (None,) * (3 + n_own) + tuple(
+            next(gradients_of_operands) if n in wanted else None for n in range(len(operands) - n_own)
+        )
 
 
 def _as_it_ran(body: Body) -> Body:
@@ -298,11 +300,13 @@ def _gradient_of(body: Body, n_inputs: int, wanted: Sequence[int], differentiabl
             results = body(*inputs)
             pairs = [(results[n], t) for n, t in zip(differentiable, tangents, strict=True) if results[n].requires_grad]
             sources = [inputs[n] for n in wanted]
-            found: Sequence[Any] = [None] * len(wanted)
+            gradients_of_sources: Sequence[Any] = [None] * len(wanted)
             if pairs:
                 roots, ends = zip(*pairs, strict=True)
-                found = torch.autograd.grad(roots, sources, ends, allow_unused=True, create_graph=create_graph)
-        return [torch.zeros_like(x) if g is None else g for x, g in zip(sources, found, strict=True)]
+                gradients_of_sources = torch.autograd.grad(
+                    roots, sources, ends, allow_unused=True, create_graph=create_graph
+                )
+        return [torch.zeros_like(x) if g is None else g for x, g in zip(sources, gradients_of_sources, strict=True)]
 
     return gradient
 

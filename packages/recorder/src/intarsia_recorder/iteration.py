@@ -61,10 +61,10 @@ def is_known_dense(tensor: torch.Tensor) -> bool:
     ]
     expected: Any = 1
     while left:
-        found = next((n for n, (stride, _) in enumerate(left) if statically_known_true(stride == expected)), None)
-        if found is None:
+        position = next((n for n, (stride, _) in enumerate(left) if statically_known_true(stride == expected)), None)
+        if position is None:
             return False
-        expected = expected * left.pop(found)[1]
+        expected = expected * left.pop(position)[1]
     return True
 
 

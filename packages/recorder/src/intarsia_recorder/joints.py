@@ -69,26 +69,27 @@ def joint_program(
             meta.set_phase(copies[node], meta.front_end_phase(node))
     (returned,) = gm.graph.find_nodes(op="output")
     values = [copies[returned.args[0][spec.result]] if isinstance(spec, Fresh) else None for spec in outputs]
-    own: list[int] = []
+    positions: list[int] = []
     gradients: list[tuple[int, int]] = []
     for number, note in enumerate(notes):
-        made = values[number]
+        result = values[number]
         if _is(note, "InputMutationAOTOutput"):
-            if made is None:
+            if result is None:
                 raise _unknown(f"{note} is no tensor of the graph")
             place = copies[placeholders[_place(whose, note.mutated_input)]]
-            meta.set_origins(graph.call_function(torch.ops.aten.copy_.default, (place, made)), meta.origins(made))
+            meta.set_origins(graph.call_function(torch.ops.aten.copy_.default, (place, result)), meta.origins(result))
         elif _is(note, "GradAOTOutput"):
             gradients.append((_place(whose, note.grad_of), number))
         elif note is not None:
-            own.append(number)
-    results = list(dict.fromkeys(values[n] for n in (*own, *[n for _, n in gradients]) if values[n] is not None))
+            positions.append(number)
+    results = list(dict.fromkeys(values[n] for n in (*positions, *[n for _, n in gradients]) if values[n] is not None))
     graph.output(tuple(results))
     specs = tuple(
-        outputs[n] if values[n] is None else Fresh(results.index(values[n])) for n in (*own, *[n for _, n in gradients])
+        outputs[n] if values[n] is None else Fresh(results.index(values[n]))
+        for n in (*positions, *[n for _, n in gradients])
     )
-    ends = tuple(_tangent(note.output, whose, [notes[n] for n in own]) for note in tangents)
-    joint = Joint(ends, tuple(position for position, _ in gradients), len(own))
+    ends = tuple(_tangent(note.output, whose, [notes[n] for n in positions]) for note in tangents)
+    joint = Joint(ends, tuple(position for position, _ in gradients), len(positions))
     wanted = set(joint.gradients)
     roles = tuple(_described(spec, note, n in wanted) for n, (spec, note) in enumerate(zip(inputs, whose, strict=True)))
     return JointProgram(fx.GraphModule(gm, graph), roles, specs, joint)

@@ -170,17 +170,17 @@ def _exported(program: Any) -> _Program:
     outputs: list[OutputSpec] = []
     (returned,) = given.graph.find_nodes(op="output")
     for value, spec in zip(returned.args[0], signature.output_specs, strict=True):
-        made = by_name[value.name] if isinstance(value, fx.Node) else value
+        result = by_name[value.name] if isinstance(value, fx.Node) else value
         if spec.kind.name in _MUTATIONS:
-            written = graph.call_function(torch.ops.aten.copy_.default, (places[spec.target], made))
-            meta.set_origins(written, meta.origins(made))
+            written = graph.call_function(torch.ops.aten.copy_.default, (places[spec.target], result))
+            meta.set_origins(written, meta.origins(result))
         elif spec.kind.name not in _RESULTS:
             raise _unknown(f"the output {value} is a {spec.kind.name.lower()}")
-        elif not isinstance(made, fx.Node):
-            outputs.append(Constant(made))
+        elif not isinstance(result, fx.Node):
+            outputs.append(Constant(result))
         else:
-            results += [made] if made not in results else []
-            outputs.append(Fresh(results.index(made)))
+            results += [result] if result not in results else []
+            outputs.append(Fresh(results.index(result)))
     graph.output(tuple(results))
     tree = getattr(program.call_spec, "out_spec", None)
     return _Program(fx.GraphModule(given, graph), tuple(inputs), tuple(outputs), tree, tuple(lifted))
@@ -202,18 +202,18 @@ def _source(path: str | None, name: str) -> Any:
 
 def _values(gm: fx.GraphModule, flat: _Program, inputs: Sequence[Any] | None) -> list[Any]:
     """Return a value for each placeholder: what is given, what the program has, what the front end noted."""
-    own = iter(pytree.tree_leaves(tuple(inputs))) if inputs is not None else None
+    leaves = iter(pytree.tree_leaves(tuple(inputs))) if inputs is not None else None
     nodes = gm.graph.find_nodes(op="placeholder")
     has = iter(flat.lifted)
-    found, missing = [], []
+    values, missing = [], []
     for node, spec in zip(nodes, flat.inputs, strict=True):
         if spec.role is not Role.USER and flat.joint is None:  # the inputs of a joint graph are all its caller's
-            found.append(_noted(node, next(has)))
+            values.append(_noted(node, next(has)))
             continue
-        value = _noted(node, _MISSING) if own is None else next(own, _MISSING)
+        value = _noted(node, _MISSING) if leaves is None else next(leaves, _MISSING)
         missing += [node.name] if value is _MISSING else []
-        found.append(value)
-    if own is not None and (extra := len(list(own))):
+        values.append(value)
+    if leaves is not None and (extra := len(list(leaves))):
         raise InvalidArgumentError(
             f"{extra} more inputs are given than the graph has of its caller", code="recorder.inputs"
         )
@@ -223,7 +223,7 @@ def _values(gm: fx.GraphModule, flat: _Program, inputs: Sequence[Any] | None) ->
             code="recorder.no_value",
             hints=(f"give `inputs`, one for each of {', '.join(s.name for s in flat.inputs if s.role is Role.USER)}",),
         )
-    return found
+    return values
 
 
 _MISSING = object()
@@ -247,8 +247,8 @@ def _in_one_mode(values: Sequence[Any]) -> tuple[Any, ...]:
         if not isinstance(value, FakeTensor):
             return value
         with mode:
-            made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
-        return made.requires_grad_(value.requires_grad)
+            fake = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+        return fake.requires_grad_(value.requires_grad)
 
     return tuple(map(ours, values))
 

@@ -104,9 +104,9 @@ def record(
         >>> [str(node.target) for node in done.graph_module.graph.nodes if node.op == "call_function"]
         ['aten.relu.default', 'aten.add_.Tensor']
     """
-    if isinstance(program, fx.GraphModule) and (found := dialect_of(program)) not in ("", "torch", "aten"):
+    if isinstance(program, fx.GraphModule) and (dialect := dialect_of(program)) not in ("", "torch", "aten"):
         raise InvalidArgumentError(
-            f"this is FX({found}), which was made of what is recorded here: torch or ATen calls",
+            f"this is FX({dialect}), which was made of what is recorded here: torch or ATen calls",
             code="recorder.dialect",
         )
     leaves, tree = pytree.tree_flatten(tuple(inputs))

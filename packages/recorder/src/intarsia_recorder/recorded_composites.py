@@ -53,8 +53,8 @@ class RecordedComposites(TorchFunctionMode):
                 check(*args, **(kwargs or {}))
             except RuntimeError as error:
                 raise UnsupportedError(f"eager refuses this call: {error}", code="recorder.operand_type") from error
-        made = func(*args, **(kwargs or {}))
-        return _row_major(made) if check is _pooled_in_rows and _has_own_pooling(*args, **(kwargs or {})) else made
+        result = func(*args, **(kwargs or {}))
+        return _row_major(result) if check is _pooled_in_rows and _has_own_pooling(*args, **(kwargs or {})) else result
 
 
 def _filled(input: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor | None:

@@ -114,10 +114,10 @@ class SymbolTable:
             return float(number)
         if number is sympy.true or number is sympy.false:
             return bool(number)
-        found = self._nodes.get(number)
-        if found is None:
-            found = self._nodes[number] = self._emit(number)
-        return found
+        node = self._nodes.get(number)
+        if node is None:
+            node = self._nodes[number] = self._emit(number)
+        return node
 
     def _emit(self, expression: Any) -> fx.Node:
         """Write one expression in nodes."""

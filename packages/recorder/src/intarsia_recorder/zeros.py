@@ -54,11 +54,11 @@ class Zeros:
         return tuple([self._found(arg) if _is_lost(arg) else arg for arg in args])
 
     def _found(self, lost: torch.Tensor) -> Any:
-        known = self._devices.get(lost.untyped_storage()._cdata)
-        if known is None:
+        device = self._devices.get(lost.untyped_storage()._cdata)
+        if device is None:
             return lost
-        self._claimed = known[1]
-        return self._make(tuple(lost.shape), dtype=lost.dtype, layout=torch.strided, device=known[1])
+        self._claimed = device[1]
+        return self._make(tuple(lost.shape), dtype=lost.dtype, layout=torch.strided, device=device[1])
 
 
 def _is_result(func: Any, kwargs: Mapping[str, Any]) -> bool:

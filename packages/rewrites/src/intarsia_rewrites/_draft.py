@@ -28,9 +28,9 @@ def check_torch(gm: fx.GraphModule) -> None:
         InvalidArgumentError: `rewrites.dialect`: it has calls, of other dialects all.
     """
     torch_dialect.verify(gm, origins=False)
-    if (found := dialect_of(gm)) not in ("", "torch"):
+    if (dialect := dialect_of(gm)) not in ("", "torch"):
         raise InvalidArgumentError(
-            f"this is FX({found}): what this pass looks for is in FX(torch) only, before a graph is recorded",
+            f"this is FX({dialect}): what this pass looks for is in FX(torch) only, before a graph is recorded",
             code="rewrites.dialect",
         )
 
@@ -67,10 +67,10 @@ def edit_torch(
     for node in list(graph.nodes):
         if node.name in chosen:
             edit(graph, node)
-    made = fx.GraphModule(gm, graph)
+    result = fx.GraphModule(gm, graph)
     if check:
-        torch_dialect.verify(made, origins=False)
-    return made
+        torch_dialect.verify(result, origins=False)
+    return result
 
 
 class Draft:

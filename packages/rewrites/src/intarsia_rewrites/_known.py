@@ -24,17 +24,17 @@ def known_nodes(graph: fx.Graph, names: Collection[str]) -> set[fx.Node]:
 
     Calls among them are repeatable, raise nothing, belong to torch, and give tensors of known size.
     """
-    known: set[fx.Node] = set()
+    nodes: set[fx.Node] = set()
     for node in graph.nodes:
         if node.op == "placeholder":
             holds = node.name in names
         elif node.op == "get_attr":
             holds = str(node.target).startswith(STORED)
         else:
-            holds = node.op == "call_function" and all(n in known for n in node.all_input_nodes) and _repeats(node)
+            holds = node.op == "call_function" and all(n in nodes for n in node.all_input_nodes) and _repeats(node)
         if holds:
-            known.add(node)
-    return known
+            nodes.add(node)
+    return nodes
 
 
 def is_known(operand: Any, known: Collection[fx.Node]) -> bool:

@@ -75,10 +75,10 @@ class Layouts:
             order = sorted(range(old.dim()), key=lambda d: (-old.stride(d), d))
             back = [order.index(d) for d in range(old.dim())]
             straight = order == list(range(old.dim()))
-            made = operand if straight else self._call(user, operand, _OPS.permute.default, (operand, order))
-            made = self.copy(made, torch.contiguous_format, user, operand)
-            made = made if straight else self._call(user, operand, _OPS.permute.default, (made, back))
-            self._restored[operand] = made
+            node = operand if straight else self._call(user, operand, _OPS.permute.default, (operand, order))
+            node = self.copy(node, torch.contiguous_format, user, operand)
+            node = node if straight else self._call(user, operand, _OPS.permute.default, (node, back))
+            self._restored[operand] = node
         return self._restored[operand]
 
     def _call(self, user: fx.Node, source: fx.Node, target: Any, args: Any, kwargs: Any = None) -> fx.Node:

@@ -27,17 +27,19 @@ def at_points(node: Any) -> fx.Node | None:
     if not isinstance(node, fx.Node) or node.target is not operator.getitem or node.args[1:] != (0,):
         return None
     call = node.args[0]
-    found = isinstance(call, fx.Node) and isinstance(call.target, Transform) and call.target.name == "over_points"
-    return call if found else None  # type: ignore[return-value]  # just checked
+    is_over_points = (
+        isinstance(call, fx.Node) and isinstance(call.target, Transform) and call.target.name == "over_points"
+    )
+    return call if is_over_points else None  # type: ignore[return-value]  # just checked
 
 
 def is_causal(call: fx.Node) -> bool:
     """Tell whether a function keeps the keys up to the query's own place, and nothing else."""
-    made, inputs = _result(call.target), _inputs(call.target)
+    output, inputs = _result(call.target), _inputs(call.target)
     query, key = inputs[_PLACE - 2 : _PLACE]
     kept = (_GE, (query, key)), (_LE, (key, query))
     return len(_passed(call.target)) == _PLACE and any(
-        made.target in names and made.args == operands and not made.kwargs for names, operands in kept
+        output.target in names and output.args == operands and not output.kwargs for names, operands in kept
     )
 
 
@@ -49,11 +51,11 @@ def addend_at_points(call: fx.Node) -> Transform | None:
     transform = call.target
     if len(_passed(transform)) != _PLACE + 1:
         return None
-    made, score, scores = _result(transform), _inputs(transform)[0], tensor_of(call.args[0])
-    added, taken = made.target in _ADD, made.target in _SUB
-    if scores is None or not (added or taken) or len(made.args) != 2 or made.kwargs or len(score.users) != 1:
+    output, score, scores = _result(transform), _inputs(transform)[0], tensor_of(call.args[0])
+    added, taken = output.target in _ADD, output.target in _SUB
+    if scores is None or not (added or taken) or len(output.args) != 2 or output.kwargs or len(score.users) != 1:
         return None
-    first, second = made.args
+    first, second = output.args
     addend = second if first is score else first if added and second is score else None
     if not isinstance(addend, fx.Node) or addend is score:
         return None
@@ -63,15 +65,15 @@ def addend_at_points(call: fx.Node) -> Transform | None:
 def _without_score(transform: Any, *, negated: torch.dtype | None) -> Transform:
     """Return the transform of the addend alone; `negated`: of what it is in this type, with the other sign."""
     graph = copy_graph(transform.program.graph)
-    score, output, made = next(iter(graph.nodes)), graph.output_node(), _made(graph)
-    (addend,) = [node for node in made.args if node is not score]
+    score, output, result = next(iter(graph.nodes)), graph.output_node(), _made(graph)
+    (addend,) = [node for node in result.args if node is not score]
     if negated is not None:
         with graph.inserting_before(output):
             wide = graph.call_method("to", (addend, negated))  # which holds whole numbers as well
             addend = graph.call_function(torch.neg, (wide,))
-        wide.meta, addend.meta = dict(made.meta), dict(made.meta)
+        wide.meta, addend.meta = dict(result.meta), dict(result.meta)
     output.args = ((addend,),)
-    graph.erase_node(made)
+    graph.erase_node(result)
     graph.erase_node(score)
     program = fx.GraphModule(transform.program, graph)
     numbers, structure = pytree.tree_flatten((tuple(range(_PLACE)), {}))
@@ -79,8 +81,8 @@ def _without_score(transform: Any, *, negated: torch.dtype | None) -> Transform:
 
 
 def _inputs(transform: Any) -> list[fx.Node]:
-    found: list[fx.Node] = transform.program.graph.find_nodes(op="placeholder")
-    return found
+    placeholders: list[fx.Node] = transform.program.graph.find_nodes(op="placeholder")
+    return placeholders
 
 
 def _passed(transform: Any) -> list[fx.Node]:
@@ -95,5 +97,5 @@ def _result(transform: Any) -> fx.Node:
 def _made(graph: fx.Graph) -> fx.Node:
     """Return the only result of a graph."""
     results: Any = graph.output_node().args[0]
-    (made,) = results
-    return made  # type: ignore[no-any-return]
+    (result,) = results
+    return result  # type: ignore[no-any-return]

@@ -161,18 +161,18 @@ def number(value: Any) -> bool | int | float | complex | None:
 def rounded(value: bool | int | float | complex, dtype: torch.dtype) -> bool | int | float | complex | None:
     """Return `value` as an element of type `dtype`; None when it doesn't fit."""
     try:
-        found: bool | int | float | complex = torch.full((), value, dtype=dtype).item()
+        nearest: bool | int | float | complex = torch.full((), value, dtype=dtype).item()
     except (RuntimeError, TypeError):  # overflow, or an imaginary part
         return None
-    return found
+    return nearest
 
 
 def is_number(value: Any, expected: float) -> bool:
     """Tell whether an operand is known to be `expected`; 0.0 and -0.0 differ."""
-    found = number(value)
-    if found is None or isinstance(found, complex) or found != expected:
+    constant = number(value)
+    if constant is None or isinstance(constant, complex) or constant != expected:
         return False
-    return expected != 0 or math.copysign(1, found) == math.copysign(1, expected)
+    return expected != 0 or math.copysign(1, constant) == math.copysign(1, expected)
 
 
 CASTS = frozenset([torch.ops.aten._to_copy.default, torch.ops.prims.convert_element_type.default])

@@ -154,21 +154,21 @@ def _few_elements(operand: Any) -> Any:
     A vector's worth of elements, because ATen may round the elements after the last full vector differently.
     """
     if isinstance(operand, fx.Node):
-        value, found = tensor_of(operand), number(operand)
-        if value is None or found is None:
+        value, constant = tensor_of(operand), number(operand)
+        if value is None or constant is None:
             return _UNKNOWN
-        return torch.full([1] * (value.dim() - 1) + [_LANES] * (value.dim() > 0), found, dtype=value.dtype)
+        return torch.full([1] * (value.dim() - 1) + [_LANES] * (value.dim() > 0), constant, dtype=value.dtype)
     return _UNKNOWN if isinstance(operand, (tuple, list)) else operand
 
 
 def _is_constant(node: fx.Node, context: Context) -> bool:
     """Whether the value of a node is small, and the same in every run."""
-    found = context.constant.get(node)
-    if found is None:
-        found = context.constant[node] = _may_be_constant(node, context) and all(
+    constant = context.constant.get(node)
+    if constant is None:
+        constant = context.constant[node] = _may_be_constant(node, context) and all(
             _is_constant(operand, context) for operand in node.all_input_nodes
         )
-    return found
+    return constant
 
 
 def _may_be_constant(node: fx.Node, context: Context) -> bool:
@@ -210,13 +210,13 @@ def _has_costly(node: fx.Node, context: Context) -> bool:
     return any(_has_costly(operand, context) for operand in node.all_input_nodes)
 
 
-def _evaluate(node: fx.Node, root: Mapping[str, Any], known: dict[fx.Node, Any]) -> torch.Tensor:
+def _evaluate(node: fx.Node, root: Mapping[str, Any], values: dict[fx.Node, Any]) -> torch.Tensor:
     """Run the calls that lead to a constant."""
-    if node not in known:
+    if node not in values:
         if node.op == "get_attr":
-            known[node] = root[str(node.target)]
+            values[node] = root[str(node.target)]
         else:
-            args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: _evaluate(n, root, known))
-            known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
-    result: torch.Tensor = known[node]
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: _evaluate(n, root, values))
+            values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+    result: torch.Tensor = values[node]
     return result

@@ -84,8 +84,8 @@ def _masked_in_vain(node: fx.Node, touched: set[fx.Node]) -> bool:
     if not isinstance(mask, fx.Node) or _dtype(mask) != torch.bool or not _Elements(touched).are_true(mask):
         return False
     # a mask may have more batches than the operands, and then it gives the result its shape
-    made, q = value_of(node), value_of(node.args[0]) if node.args else None
-    return isinstance(q, torch.Tensor) and [*map(str, made.shape[:-1])] == [*map(str, q.shape[:-1])]
+    value, q = value_of(node), value_of(node.args[0]) if node.args else None
+    return isinstance(q, torch.Tensor) and [*map(str, value.shape[:-1])] == [*map(str, q.shape[:-1])]
 
 
 def _touched(graph: fx.Graph) -> set[fx.Node]:

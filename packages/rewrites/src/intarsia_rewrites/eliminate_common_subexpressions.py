@@ -64,9 +64,9 @@ def merge(draft: Draft) -> Draft:
             break
         if not _can_merge(node):
             continue
-        known = first.setdefault(_key(node), node)
-        if known is not node and draft.may_replace(node, known) and draft.burn("merge"):
-            draft.replace(node, known)
+        earlier = first.setdefault(_key(node), node)
+        if earlier is not node and draft.may_replace(node, earlier) and draft.burn("merge"):
+            draft.replace(node, earlier)
     return draft
 
 

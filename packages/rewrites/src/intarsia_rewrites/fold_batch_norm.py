@@ -77,9 +77,9 @@ def fold_batch_norm(
     return draft.finish()
 
 
-def _can_fold(node: fx.Node, known: set[fx.Node]) -> bool:
+def _can_fold(node: fx.Node, constants: set[fx.Node]) -> bool:
     source: Any = node.args[0]
-    if not all(is_known(operand, known) for operand in node.args[1:5]) or set(source.users) != {node}:
+    if not all(is_known(operand, constants) for operand in node.args[1:5]) or set(source.users) != {node}:
         return False
     if any(user.args[1] != 0 for user in node.users) or not node.users:
         return False
@@ -96,7 +96,7 @@ def _can_fold(node: fx.Node, known: set[fx.Node]) -> bool:
     if given is None or not given.dtype.is_floating_point or any(s is None or s.dim() != 1 for s in statistics):
         return False
     dtypes = {getattr(tensor_of(n), "dtype", None) for n in operands if n is not None}
-    return all(is_known(n, known) for n in operands) and dtypes == {given.dtype}
+    return all(is_known(n, constants) for n in operands) and dtypes == {given.dtype}
 
 
 def _fold(draft: Draft, node: fx.Node) -> None:
@@ -112,9 +112,9 @@ def _fold(draft: Draft, node: fx.Node) -> None:
         bias, x, weight = source.args if source.target is _OPS.addmm.default else (None, *source.args)
         args = (weights.bias(bias, meta.value(weight).dtype), x, weights.scaled(weight, False, 1, channel=1))
         target = _OPS.addmm.default
-    made = draft.insert_computed(result, target, args, {}, result)
+    folded = draft.insert_computed(result, target, args, {}, result)
     for other in list(node.users):
-        draft.replace(other, made, also=(node, source))
+        draft.replace(other, folded, also=(node, source))
 
 
 class _Weights:

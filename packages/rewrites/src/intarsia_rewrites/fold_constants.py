@@ -86,20 +86,20 @@ def _is_mixed(graph: fx.Graph) -> bool:
 
 def _apply(draft: Draft, node: fx.Node, rule: Rule, context: Context) -> bool:
     """Let `rule` replace `node`; return whether it did."""
-    found = rule.find(node, context)
-    if found is None or found is node:
+    match = rule.find(node, context)
+    if match is None or match is node:
         return False
     name = rule.name
-    if isinstance(found, fx.Node):
-        if not draft.may_replace(node, found) or not draft.burn(name):
+    if isinstance(match, fx.Node):
+        if not draft.may_replace(node, match) or not draft.burn(name):
             return False
-        draft.replace(node, found)
+        draft.replace(node, match)
         return True
-    if isinstance(found, Call):
-        new = draft.insert_call(node, *found)
+    if isinstance(match, Call):
+        new = draft.insert_call(node, *match)
     else:
-        assert isinstance(found, torch.Tensor)
-        new = draft.insert_constant(node, found)
+        assert isinstance(match, torch.Tensor)
+        new = draft.insert_constant(node, match)
     if draft.may_replace(node, new) and draft.burn(name):
         draft.replace(node, new)
         return True

@@ -102,12 +102,12 @@ def _check(node: fx.Node, value: torch.Tensor) -> None:
         )
 
 
-def _chosen(graph: fx.Graph, known: set[fx.Node], store: _Store) -> list[fx.Node]:
+def _chosen(graph: fx.Graph, constants: set[fx.Node], store: _Store) -> list[fx.Node]:
     """Return the calls to store, the last ones first: of those whose values are known, what others read."""
     chosen, wanted = [], set[fx.Node]()
     for node in reversed(graph.nodes):
-        if node not in known or node in wanted:
-            if node in known and store.may_hold(node):
+        if node not in constants or node in wanted:
+            if node in constants and store.may_hold(node):
                 chosen.append(node)
             else:
                 wanted.update(node.all_input_nodes)
@@ -159,8 +159,8 @@ class _Store:
     def _inputs_of(self, node: fx.Node) -> frozenset[fx.Node]:
         """Return the inputs that a value follows from."""
         if node not in self._leaves:
-            found = [self._inputs_of(operand) for operand in node.all_input_nodes]
-            self._leaves[node] = frozenset([node]) if node in self._inputs else frozenset().union(*found)
+            inputs = [self._inputs_of(operand) for operand in node.all_input_nodes]
+            self._leaves[node] = frozenset([node]) if node in self._inputs else frozenset().union(*inputs)
         return self._leaves[node]
 
     def _value(self, node: fx.Node) -> Any:

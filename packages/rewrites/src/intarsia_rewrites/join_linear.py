@@ -78,13 +78,13 @@ def join_linear(
     return draft.finish()
 
 
-def _groups(graph: fx.Graph, known: set[fx.Node]) -> list[list[fx.Node]]:
+def _groups(graph: fx.Graph, constants: set[fx.Node]) -> list[list[fx.Node]]:
     """Return the products that can be joined, those of each matrix in program order."""
-    found: dict[Any, list[fx.Node]] = {}
+    groups: dict[Any, list[fx.Node]] = {}
     for node in graph.nodes:
-        if node.op == "call_function" and node not in known and (key := _key(node, known)) is not None:
-            found.setdefault(key, []).append(node)
-    return [products for products in found.values() if len(products) > 1]
+        if node.op == "call_function" and node not in constants and (key := _key(node, constants)) is not None:
+            groups.setdefault(key, []).append(node)
+    return [products for products in groups.values() if len(products) > 1]
 
 
 def _key(node: fx.Node, known: set[fx.Node]) -> Any:

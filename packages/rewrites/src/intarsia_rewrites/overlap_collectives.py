@@ -226,13 +226,13 @@ class _Walk:
     def _needed(self, start: fx.Node | None) -> set[fx.Node]:
         """Return what must be computed before a collective can begin, and the collective; nothing behind the last."""
         waiting = [] if start is None else [start]
-        found = set(waiting)
+        needed = set(waiting)
         while waiting:
             for b in self.before[waiting.pop()]:
-                if b not in found and b not in self.placed:
-                    found.add(b)
+                if b not in needed and b not in self.placed:
+                    needed.add(b)
                     waiting.append(b)
-        return found
+        return needed
 
     def _offer(self, node: fx.Node, needed: set[fx.Node]) -> None:
         if is_wait(node):
@@ -312,15 +312,15 @@ def _only_waited_for(node: fx.Node) -> bool:
 
 def _depends(node: fx.Node, some: list[fx.Node], before: dict[fx.Node, list[fx.Node]]) -> bool:
     """Tell whether a collective needs what others give; that they begin in order doesn't count."""
-    found, waiting = set(), list(node.all_input_nodes)
+    ancestors, waiting = set(), list(node.all_input_nodes)
     waiting += [b for b in before[node] if b not in some]
     while waiting:
         n = waiting.pop()
-        if n in found or n not in before:
+        if n in ancestors or n not in before:
             continue
         if n in some:
             return True
-        found.add(n)
+        ancestors.add(n)
         waiting += before[n]
     return False
 
@@ -354,8 +354,8 @@ def _send_together(draft: Draft, some: list[fx.Node]) -> None:
         end = start + meta.value(wait).numel() // taken
         part = call(_OPS.slice.Tensor, matrix, 1, start, end, source=node)
         part = call(_OPS.clone.default, part, source=node, memory_format=torch.contiguous_format)
-        made = call(_OPS.view.default, part, shape, source=node)
+        viewed = call(_OPS.view.default, part, shape, source=node)
         start = end
-        wait.replace_all_uses_with(made)
+        wait.replace_all_uses_with(viewed)
         draft.graph.erase_node(wait)
         draft.graph.erase_node(node)

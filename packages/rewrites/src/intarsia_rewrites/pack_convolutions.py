@@ -95,10 +95,10 @@ def _pack(draft: Draft, node: fx.Node, value: torch.Tensor, layouts: Layouts) ->
         packed = torch.ops.mkldnn._reorder_convolution_weight(value.detach(), padding, stride, dilation, 1, sizes)
     held = draft.insert_constant(weight, packed)  # type: ignore[arg-type]
     args: Any = (x, held, bias, padding, stride, dilation, 1, "none", [], "")
-    made = draft.insert_call(node, torch.ops.mkldnn._convolution_pointwise.default, args, {})
+    packed_call = draft.insert_call(node, torch.ops.mkldnn._convolution_pointwise.default, args, {})
     old = meta.value(node)
-    meta.set_value(made, value_of(made))
-    meta.set_origins(made, meta.origins(node))
-    if meta.value(made).stride() != old.stride():
-        layouts.before[made] = old
-    draft.replace(node, made, also=(node,))
+    meta.set_value(packed_call, value_of(packed_call))
+    meta.set_origins(packed_call, meta.origins(node))
+    if meta.value(packed_call).stride() != old.stride():
+        layouts.before[packed_call] = old
+    draft.replace(node, packed_call, also=(node,))

@@ -152,13 +152,13 @@ def _pad(draft: Draft, product: _Product) -> None:
     args: tuple[Any, ...] = (a, b)
     if node.target is _OPS.addmm.default:
         args = (_padded_bias(draft, product), a, b)
-    made = _call(draft, node, node.target, args, node.kwargs)
+    padded = _call(draft, node, node.target, args, node.kwargs)
     for dim, pad in ((0, m), (1, n)):
         if pad:
-            made = _call(draft, node, _OPS.slice.Tensor, (made, dim, 0, meta.value(node).shape[dim]))
+            padded = _call(draft, node, _OPS.slice.Tensor, (padded, dim, 0, meta.value(node).shape[dim]))
     if m or n:
-        made = _call(draft, node, _OPS.clone.default, (made,), {"memory_format": torch.contiguous_format})
-    draft.replace(node, made)
+        padded = _call(draft, node, _OPS.clone.default, (padded,), {"memory_format": torch.contiguous_format})
+    draft.replace(node, padded)
 
 
 def _padded(draft: Draft, user: fx.Node, x: fx.Node, rows: int, columns: int) -> fx.Node:

@@ -87,8 +87,8 @@ def prefer_channels_last(
 def _can_turn(node: fx.Node, dtypes: Collection[torch.dtype]) -> bool:
     """Whether a convolution has the layout, gains by it, and isn't on channels-last memory yet."""
     values = [meta.value(a) for a in operands(node)]
-    known = all(v.dim() in _LAYOUTS and type(n) is int and n > 0 for v in values for n in v.shape)
-    return known and values[0].dtype in dtypes and _pays(node) and not all(map(_is_channels_last, values))
+    sized = all(v.dim() in _LAYOUTS and type(n) is int and n > 0 for v in values for n in v.shape)
+    return sized and values[0].dtype in dtypes and _pays(node) and not all(map(_is_channels_last, values))
 
 
 def _pays(node: fx.Node) -> bool:

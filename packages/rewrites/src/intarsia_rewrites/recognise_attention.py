@@ -109,16 +109,16 @@ def recognise_attention(gm: fx.GraphModule, *, fuel: int | None = None, check: b
     for node in list(graph.nodes):
         if fuel is not None and done >= fuel:
             break
-        found = _match(node)
-        if found is not None and _is_undisturbed(found):
-            _replace(graph, found)
+        match = _match(node)
+        if match is not None and _is_undisturbed(match):
+            _replace(graph, match)
             done += 1
     if not done:
         return gm
-    made = fx.GraphModule(gm, graph)
+    result = fx.GraphModule(gm, graph)
     if check:
-        torch_dialect.verify(made, origins=False)
-    return made
+        torch_dialect.verify(result, origins=False)
+    return result
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------
@@ -128,100 +128,100 @@ def _match(last: fx.Node) -> _Found | None:
     """Return the attention that ends in this product; None when it isn't one, or a side condition fails."""
     if not _calls(last, _MATMUL) or not _are_nodes(last.args, 2):
         return None
-    found = _Found(last, last.args[1])  # type: ignore[arg-type]  # just checked
-    weights = _without_idle_steps(last.args[0], found)
+    match = _Found(last, last.args[1])  # type: ignore[arg-type]  # just checked
+    weights = _without_idle_steps(last.args[0], match)
     if weights is None or not _calls(weights, _SOFTMAX):
         return None
-    scores = _softmax_operand(weights, found)
-    if scores is None or not _read_scores(scores, found):
+    scores = _softmax_operand(weights, match)
+    if scores is None or not _read_scores(scores, match):
         return None
-    _find_operands(found)
+    _find_operands(match)
     # what operations on a tensor of a subclass do, the subclass says: of the library's call it may say something else
-    own = any(torch_dialect.is_wrapper(value_of(node)) for node in (found.q, found.turned, found.v))
-    return found if not own and _fits(found) else None
+    wrapped = any(torch_dialect.is_wrapper(value_of(node)) for node in (match.q, match.turned, match.v))
+    return match if not wrapped and _fits(match) else None
 
 
-def _without_idle_steps(node: Any, found: _Found) -> fx.Node | None:
+def _without_idle_steps(node: Any, match: _Found) -> fx.Node | None:
     """Go up through dropout that does nothing and a cast to the type of v."""
     while isinstance(node, fx.Node):
         if _calls(node, {functional.dropout, torch.dropout}):
             p, training = _argument(node, 1, "p", 0.5), _argument(node, 2, "training", True)
             if _argument(node, 3, "inplace", False) is not False or (training is not False and p != 0):
                 return None
-        elif not (_calls(node, {"to"}) and node.args[1:] == (_dtype(found.v),) and not node.kwargs):
+        elif not (_calls(node, {"to"}) and node.args[1:] == (_dtype(match.v),) and not node.kwargs):
             break
-        found.inner.append(node)
+        match.inner.append(node)
         node = _argument(node, 0, "input", None)
     return node if isinstance(node, fx.Node) else None
 
 
-def _softmax_operand(node: fx.Node, found: _Found) -> fx.Node | None:
+def _softmax_operand(node: fx.Node, match: _Found) -> fx.Node | None:
     value, dtype = value_of(node), _argument(node, 3 if node.target is functional.softmax else 2, "dtype", None)
     if not isinstance(value, torch.Tensor) or _argument(node, 1, "dim", None) not in (-1, value.dim() - 1):
         return None
-    if dtype not in (None, torch.float32, _dtype(found.v)):
+    if dtype not in (None, torch.float32, _dtype(match.v)):
         return None
-    found.inner.append(node)
-    found.safe = _calls(node, _SAFE)
+    match.inner.append(node)
+    match.safe = _calls(node, _SAFE)
     return node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
 
 
-def _read_scores(node: fx.Node, found: _Found) -> bool:
+def _read_scores(node: fx.Node, match: _Found) -> bool:
     """Go up from the softmax's operand through a mask and scales to the first product."""
     while not _calls(node, _MATMUL):
-        found.inner.append(node)
-        above = _mask_step(node, found) or _points_step(node, found) or _scale_step(node, found)
+        match.inner.append(node)
+        above = _mask_step(node, match) or _points_step(node, match) or _scale_step(node, match)
         if above is None:
             return False
         node = above
     if not _are_nodes(node.args, 2):
         return False
-    found.inner.append(node)
-    found.q, found.turned = node.args  # type: ignore[assignment]  # just checked
+    match.inner.append(node)
+    match.q, match.turned = node.args  # type: ignore[assignment]  # just checked
     return True
 
 
-def _mask_step(node: fx.Node, found: _Found) -> fx.Node | None:
-    if found.mask is not None or found.scale != 1.0 or node.kwargs:
+def _mask_step(node: fx.Node, match: _Found) -> fx.Node | None:
+    if match.mask is not None or match.scale != 1.0 or node.kwargs:
         return None
     if _calls(node, _ADD) and _are_nodes(node.args, 2):
         scores, mask = sorted(node.args, key=lambda n: not _leads_to_scores(n))  # type: ignore[arg-type]
-        found.mask = ("add", mask)  # type: ignore[assignment]
+        match.mask = ("add", mask)  # type: ignore[assignment]
         return scores  # type: ignore[return-value]
     if _calls(node, _FILL) and len(node.args) == 3 and _are_nodes(node.args[:2], 2) and node.args[2] == -_INFINITY:
         mask = node.args[1]
         inverted = _calls(mask, _NOT) and _are_nodes(mask.args, 1) and _dtype(mask.args[0]) == torch.bool  # type: ignore[union-attr]
-        found.mask = ("keep", mask.args[0]) if inverted else ("drop", mask)  # type: ignore[union-attr,assignment]
+        match.mask = ("keep", mask.args[0]) if inverted else ("drop", mask)  # type: ignore[union-attr,assignment]
         return node.args[0]  # type: ignore[return-value]
     if _calls(node, _WHERE) and len(node.args) == 3 and _are_nodes(node.args[:2], 2) and node.args[2] == -_INFINITY:
-        found.mask = ("keep", node.args[0])  # type: ignore[assignment]
+        match.mask = ("keep", node.args[0])  # type: ignore[assignment]
         return node.args[1]  # type: ignore[return-value]
     return None
 
 
-def _points_step(node: fx.Node, found: _Found) -> fx.Node | None:
+def _points_step(node: fx.Node, match: _Found) -> fx.Node | None:
     call = at_points(node)
-    if call is None or addend_at_points(call) is None or found.added is not None or found.scale != 1.0:
+    if call is None or addend_at_points(call) is None or match.added is not None or match.scale != 1.0:
         return None
-    if found.mask is not None and found.mask[0] == "add":
+    if match.mask is not None and match.mask[0] == "add":
         return None
-    found.added = call
-    found.inner.append(call)
+    match.added = call
+    match.inner.append(call)
     scores = call.args[0]
     return scores if isinstance(scores, fx.Node) else None
 
 
-def _find_operands(found: _Found) -> None:
+def _find_operands(match: _Found) -> None:
     """Find k; take q and k from before they were cast to float32, where the library takes the half type."""
-    assert found.q is not None and found.turned is not None
-    found.k = _untransposed(found.turned)
-    half, casts = _dtype(found.v), [found.q, found.k]
+    assert match.q is not None and match.turned is not None
+    match.k = _untransposed(match.turned)
+    half, casts = _dtype(match.v), [match.q, match.k]
     if half not in (torch.float16, torch.bfloat16):
         return
     if all(_calls(n, {"to"}) and n.args[1:] == (torch.float32,) and _dtype(n.args[0]) == half for n in casts if n):
-        found.is_cast = found.k is not None
-    if found.is_cast:
-        found.q, found.k = (n.args[0] for n in casts)  # type: ignore[union-attr,assignment]  # just checked
+        match.is_cast = match.k is not None
+    if match.is_cast:
+        match.q, match.k = (n.args[0] for n in casts)  # type: ignore[union-attr,assignment]  # just checked
 
 
 def _leads_to_scores(node: fx.Node) -> bool:
@@ -231,7 +231,7 @@ def _leads_to_scores(node: fx.Node) -> bool:
     return _calls(node, _MATMUL)
 
 
-def _scale_step(node: fx.Node, found: _Found) -> fx.Node | None:
+def _scale_step(node: fx.Node, match: _Found) -> fx.Node | None:
     if node.kwargs or len(node.args) != 2:
         return None
     value, number = node.args
@@ -242,9 +242,9 @@ def _scale_step(node: fx.Node, found: _Found) -> fx.Node | None:
     if not 0 < number < _INFINITY:
         return None
     if _calls(node, _MUL):
-        found.scale *= number
+        match.scale *= number
     elif _calls(node, _DIV):
-        found.scale /= number
+        match.scale /= number
     else:
         return None
     return value
@@ -253,43 +253,43 @@ def _scale_step(node: fx.Node, found: _Found) -> fx.Node | None:
 # ---- side conditions -------------------------------------------------------------------------------------------
 
 
-def _fits(found: _Found) -> bool:
-    q, turned, v = (_tensor(n) for n in (found.q, found.turned, found.v))
+def _fits(match: _Found) -> bool:
+    q, turned, v = (_tensor(n) for n in (match.q, match.turned, match.v))
     if q is None or turned is None or v is None or q.dim() not in (3, 4):
         return False
     if not all(type(n) is int and n > 0 for value in (q, turned, v) for n in value.shape):
         return False
     batch = q.shape[:-2]
     alike = turned.shape[:-2] == batch == v.shape[:-2] and q.shape[-1] == turned.shape[-2]
-    of_k = turned.dtype if found.k is None else _dtype(found.k)
-    one_type = {q.dtype, of_k, v.dtype, _dtype(found.last)} == {q.dtype} and q.dtype.is_floating_point
-    fits = _mask_fits(found, q, turned) and _addend_fits(found, q)
-    return alike and one_type and fits and _types_stay(found, q.dtype)
+    of_k = turned.dtype if match.k is None else _dtype(match.k)
+    one_type = {q.dtype, of_k, v.dtype, _dtype(match.last)} == {q.dtype} and q.dtype.is_floating_point
+    fits = _mask_fits(match, q, turned) and _addend_fits(match, q)
+    return alike and one_type and fits and _types_stay(match, q.dtype)
 
 
-def _types_stay(found: _Found, dtype: torch.dtype) -> bool:
+def _types_stay(match: _Found, dtype: torch.dtype) -> bool:
     """Whether every step has the type of q; the softmax, and dropout behind it, may be in float32 until it is cast.
 
     Where q and k were cast, so may all steps.
     """
     wide = {*_SOFTMAX, functional.dropout, torch.dropout}
-    steps = [n for n in found.inner if n is not found.added]
-    return all(_dtype(n) == dtype or ((found.is_cast or _calls(n, wide)) and _dtype(n) == torch.float32) for n in steps)
+    steps = [n for n in match.inner if n is not match.added]
+    return all(_dtype(n) == dtype or ((match.is_cast or _calls(n, wide)) and _dtype(n) == torch.float32) for n in steps)
 
 
-def _addend_fits(found: _Found, q: torch.Tensor) -> bool:
+def _addend_fits(match: _Found, q: torch.Tensor) -> bool:
     """Whether what a function adds can be a mask: of the type of q, and without a gradient, which CPUs don't give."""
-    if found.added is None:
+    if match.added is None:
         return True
-    read = [_tensor(n) for n in found.added.args[1:]]
+    read = [_tensor(n) for n in match.added.args[1:]]
     graded = any(x is not None and x.requires_grad for x in read)
     return q.dtype in (torch.float32, torch.float64) and not (graded and q.device.type == "cpu")
 
 
-def _mask_fits(found: _Found, q: torch.Tensor, turned: torch.Tensor) -> bool:
-    if found.mask is None:
+def _mask_fits(match: _Found, q: torch.Tensor, turned: torch.Tensor) -> bool:
+    if match.mask is None:
         return True
-    kind, mask = found.mask
+    kind, mask = match.mask
     value = value_of(mask)
     scores = (*q.shape[:-1], turned.shape[-1])
     if not isinstance(value, torch.Tensor) or value.device != q.device or not 1 < value.dim() <= q.dim():
@@ -300,11 +300,11 @@ def _mask_fits(found: _Found, q: torch.Tensor, turned: torch.Tensor) -> bool:
     return all(type(n) is int and n in (1, m) for n, m in pairs)
 
 
-def _is_undisturbed(found: _Found) -> bool:
+def _is_undisturbed(match: _Found) -> bool:
     """Whether nobody else reads a step, and nothing between the first and the last of them changes what they mean."""
-    if any(len(node.users) != 1 for node in found.inner):
+    if any(len(node.users) != 1 for node in match.inner):
         return False
-    return all(_is_harmless(node) for node in _between(found.inner[-1], found.last))
+    return all(_is_harmless(node) for node in _between(match.inner[-1], match.last))
 
 
 def _between(first: fx.Node, last: fx.Node) -> Iterator[fx.Node]:
@@ -320,44 +320,44 @@ def _is_harmless(node: fx.Node) -> bool:
     if isinstance(node.target, torch_dialect.Transform):
         return all(map(_is_harmless, node.target.program.graph.nodes))
     regions = {*torch_dialect.REGIONS, *torch_dialect.REGIONS.values(), torch_dialect.set_grad_enabled}
-    found = torch_dialect.node_effects(node)
-    return not found.writes and not found.opaque and not (node.op == "call_function" and node.target in regions)
+    effects = torch_dialect.node_effects(node)
+    return not effects.writes and not effects.opaque and not (node.op == "call_function" and node.target in regions)
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------
 
 
-def _replace(graph: fx.Graph, found: _Found) -> None:
+def _replace(graph: fx.Graph, match: _Found) -> None:
     """Write the call in front of the last product, and erase the steps."""
-    q, turned = found.q, found.turned
+    q, turned = match.q, match.turned
     assert q is not None and turned is not None  # the match is complete
-    with graph.inserting_before(found.last):
-        writer = _Writer(graph, meta.merge_origins(*reversed(found.inner), found.last))
-        k = found.k or writer.method("transpose", turned, -2, -1)
-        operands = [q, k, found.v]
+    with graph.inserting_before(match.last):
+        writer = _Writer(graph, meta.merge_origins(*reversed(match.inner), match.last))
+        k = match.k or writer.method("transpose", turned, -2, -1)
+        operands = [q, k, match.v]
         three = value_of(q).dim() == 3
         if three:  # the library's fast kernels take 4 dimensions
             operands = [writer.method("unsqueeze", n, 0) for n in operands]
-        keywords: dict[str, Any] = {"scale": found.scale}
+        keywords: dict[str, Any] = {"scale": match.scale}
         mask, dead = None, None
-        if _is_causal(found):
+        if _is_causal(match):
             keywords["is_causal"] = True
         else:
-            mask, dead = _mask_of(found, writer)
+            mask, dead = _mask_of(match, writer)
         if mask is not None:
             keywords["attn_mask"] = mask
-        made = writer.function(functional.scaled_dot_product_attention, *operands, **keywords)
+        result = writer.function(functional.scaled_dot_product_attention, *operands, **keywords)
         if three:
-            made = writer.method("squeeze", made, 0)
+            result = writer.method("squeeze", result, 0)
         if dead is not None:
-            made = writer.method("masked_fill", made, dead, float("nan"))
-        if not _is_laid_out_again(found.last):
-            made = writer.method("contiguous", made)  # as a product is; the library's results may not be
-        readers = list(found.last.users)
-    found.last.replace_all_uses_with(made)
-    for reader in readers if value_of(made).stride() != value_of(found.last).stride() else ():
+            result = writer.method("masked_fill", result, dead, float("nan"))
+        if not _is_laid_out_again(match.last):
+            result = writer.method("contiguous", result)  # as a product is; the library's results may not be
+        readers = list(match.last.users)
+    match.last.replace_all_uses_with(result)
+    for reader in readers if value_of(result).stride() != value_of(match.last).stride() else ():
         writer.revalue(reader)
-    for node in (found.last, *found.inner):
+    for node in (match.last, *match.inner):
         graph.erase_node(node)
 
 
@@ -372,47 +372,47 @@ def _is_laid_out_again(node: fx.Node) -> bool:
     )
 
 
-def _is_causal(found: _Found) -> bool:
+def _is_causal(match: _Found) -> bool:
     """Whether the keys up to the query's own place are kept, of as many keys as queries."""
-    if found.mask is None or found.mask[0] != "keep" or found.added is not None:
+    if match.mask is None or match.mask[0] != "keep" or match.added is not None:
         return False
-    call, shape = at_points(found.mask[1]), value_of(found.mask[1]).shape
+    call, shape = at_points(match.mask[1]), value_of(match.mask[1]).shape
     return call is not None and shape[-2] == shape[-1] and is_causal(call)
 
 
-def _mask_of(found: _Found, writer: _Writer) -> tuple[fx.Node | None, fx.Node | None]:
+def _mask_of(match: _Found, writer: _Writer) -> tuple[fx.Node | None, fx.Node | None]:
     """Return the mask as the library takes it, and which rows are masked as a whole and must be NaN."""
-    kind, mask = found.mask or ("", None)
-    if found.added is not None:
-        kind, mask = "add", _added_mask(found, writer)
+    kind, mask = match.mask or ("", None)
+    if match.added is not None:
+        kind, mask = "add", _added_mask(match, writer)
     if mask is None:
         return None, None
     if kind == "add":
-        if found.safe:
+        if match.safe:
             return mask, None
         hidden = writer.function(torch.eq, mask, -_INFINITY)
         return mask, writer.method("all", hidden, -1, True)
     keep = mask if kind == "keep" else writer.function(torch.logical_not, mask)
-    if found.safe:
+    if match.safe:
         return keep, None
     return keep, writer.function(torch.logical_not, writer.method("any", keep, -1, True))
 
 
-def _added_mask(found: _Found, writer: _Writer) -> fx.Node:
+def _added_mask(match: _Found, writer: _Writer) -> fx.Node:
     """Return what a function adds, of the type of q, with -inf where it is masked besides."""
-    assert found.added is not None
-    addend = addend_at_points(found.added)
-    made = writer.function(operator.getitem, writer.function(addend, *found.added.args[1:]), 0)  # type: ignore[arg-type]
-    kind, mask = found.mask or ("", None)
-    parts = [made] if mask is None else [made, mask]
+    assert match.added is not None
+    addend = addend_at_points(match.added)
+    addend_mask = writer.function(operator.getitem, writer.function(addend, *match.added.args[1:]), 0)  # type: ignore[arg-type]
+    kind, mask = match.mask or ("", None)
+    parts = [addend_mask] if mask is None else [addend_mask, mask]
     for dim in (0, 1):  # batches or heads that are all alike
         if all(value_of(part).dim() == 4 and value_of(part).stride(dim) == 0 for part in parts):
             parts = [writer.method("narrow", part, dim, 0, 1) for part in parts]
-    made = writer.method("to", parts[0], _dtype(found.last))
+    addend_mask = writer.method("to", parts[0], _dtype(match.last))
     if mask is None:
-        return made
+        return addend_mask
     drop = writer.function(torch.logical_not, parts[1]) if kind == "keep" else parts[1]
-    return writer.method("masked_fill", made, drop, -_INFINITY)
+    return writer.method("masked_fill", addend_mask, drop, -_INFINITY)
 
 
 def _untransposed(node: fx.Node) -> fx.Node | None:

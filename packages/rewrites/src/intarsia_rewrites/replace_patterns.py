@@ -64,10 +64,10 @@ class Pattern:
     def __post_init__(self) -> None:
         name = self.name or self.before.__name__
         sides = _expression(self.before, name), _expression(self.after, name)
-        known, used = ({n.target for n in side.find_nodes(op="placeholder")} for side in sides)
-        if used - known:
+        matched, used = ({n.target for n in side.find_nodes(op="placeholder")} for side in sides)
+        if used - matched:
             raise InvalidArgumentError(
-                f"pattern {name!r}: {', '.join(sorted(used - known))} of `after` isn't in `before`",
+                f"pattern {name!r}: {', '.join(sorted(used - matched))} of `after` isn't in `before`",
                 code="rewrites.pattern",
             )
         object.__setattr__(self, "name", name)
@@ -143,43 +143,43 @@ def _only_computes(node: fx.Node) -> bool:
 def _apply(draft: Draft, node: fx.Node, pattern: Pattern, erased: set[fx.Node]) -> bool:
     """Let a pattern replace a node; return whether it did."""
     before, after = pattern._sides
-    found: dict[fx.Node, Any] = {}
+    bindings: dict[fx.Node, Any] = {}
     (output,) = before.find_nodes(op="output")
-    if not _matches(output.args[0], node, found):
+    if not _matches(output.args[0], node, bindings):
         return False
-    bound = {str(side.target): thing for side, thing in found.items() if side.op == "placeholder"}
+    bound = {str(side.target): thing for side, thing in bindings.items() if side.op == "placeholder"}
     if pattern.where is not None and not pattern.where(bound):
         return False
     new = _insert(draft, node, after, bound, pattern.name)
     if not isinstance(new, fx.Node):
         return False
     if same_value(node, new) and draft.may_replace(node, new) and draft.burn(pattern.name):
-        erased.update(draft.replace(node, new, also=[n for side, n in found.items() if side.op != "placeholder"]))
+        erased.update(draft.replace(node, new, also=[n for side, n in bindings.items() if side.op != "placeholder"]))
         return True
     draft.erase_unused(new)
     return False
 
 
-def _matches(side: Any, given: Any, found: dict[fx.Node, Any]) -> bool:
+def _matches(side: Any, given: Any, bindings: dict[fx.Node, Any]) -> bool:
     """Tell whether `given`, a node or an argument, is what a pattern has there; note what its nodes stand for."""
     if isinstance(side, fx.Node):
-        if side in found:
-            return _same(found[side], given)
-        if side.op != "placeholder" and not _is_call(side, given, found):
+        if side in bindings:
+            return _same(bindings[side], given)
+        if side.op != "placeholder" and not _is_call(side, given, bindings):
             return False
-        found[side] = given
+        bindings[side] = given
         return True
     if isinstance(side, (list, tuple)):
         same_length = isinstance(given, (list, tuple)) and len(side) == len(given)
-        return same_length and all(_matches(a, b, found) for a, b in zip(side, given, strict=True))
+        return same_length and all(_matches(a, b, bindings) for a, b in zip(side, given, strict=True))
     return _same(side, given)
 
 
-def _is_call(side: fx.Node, given: Any, found: dict[fx.Node, Any]) -> bool:
+def _is_call(side: fx.Node, given: Any, bindings: dict[fx.Node, Any]) -> bool:
     if not isinstance(given, fx.Node) or given.target is not side.target:
         return False
     a, b = _arguments(side), _arguments(given)
-    return a.keys() == b.keys() and all(_matches(a[name], b[name], found) for name in a)
+    return a.keys() == b.keys() and all(_matches(a[name], b[name], bindings) for name in a)
 
 
 def _arguments(node: fx.Node) -> dict[Any, Any]:
@@ -204,16 +204,16 @@ def _same(a: Any, b: Any) -> bool:
 
 def _insert(draft: Draft, place: fx.Node, after: fx.Graph, bound: Mapping[str, Any], name: str) -> Any:
     """Insert a pattern's new expression in front of a node, and return its result: a node, or what is bound."""
-    made: dict[fx.Node, Any] = {}
+    copies: dict[fx.Node, Any] = {}
     for side in after.nodes:
         if side.op == "placeholder":
-            made[side] = bound[str(side.target)]
+            copies[side] = bound[str(side.target)]
         elif side.op == "output":
-            return made[side.args[0]]
+            return copies[side.args[0]]
         else:
-            args, kwargs = _filled((side.args, dict(side.kwargs)), made)
+            args, kwargs = _filled((side.args, dict(side.kwargs)), copies)
             try:
-                made[side] = draft.insert_computed(place, side.target, args, kwargs, place)
+                copies[side] = draft.insert_computed(place, side.target, args, kwargs, place)
             except (RuntimeError, TypeError, ValueError, IndexError) as error:
                 raise InvalidArgumentError(
                     f"pattern {name!r}: {side.target} of `after` doesn't take what stands there: {error}",
@@ -224,12 +224,12 @@ def _insert(draft: Draft, place: fx.Node, after: fx.Graph, bound: Mapping[str, A
     raise AssertionError("a traced expression ends with its output")
 
 
-def _filled(value: Any, made: Mapping[fx.Node, Any]) -> Any:
+def _filled(value: Any, copies: Mapping[fx.Node, Any]) -> Any:
     """Return an argument with what its nodes stand for; that may be a number, which `map_arg` doesn't take."""
     if isinstance(value, fx.Node):
-        return made[value]
+        return copies[value]
     if isinstance(value, (list, tuple)):
-        return type(value)([_filled(v, made) for v in value])
+        return type(value)([_filled(v, copies) for v in value])
     if isinstance(value, dict):
-        return {key: _filled(v, made) for key, v in value.items()}
+        return {key: _filled(v, copies) for key, v in value.items()}
     return value

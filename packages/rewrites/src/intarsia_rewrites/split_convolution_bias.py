@@ -81,8 +81,8 @@ def _gradient(node: fx.Node) -> fx.Node | None:
     *_, mask = node.args
     if not mask[2]:  # type: ignore[index]
         return None
-    found = [user for user in node.users if user.args[1] == 2]
-    return found[0] if len(found) == 1 else None  # of two, the other would be left without a value
+    getters = [user for user in node.users if user.args[1] == 2]
+    return getters[0] if len(getters) == 1 else None  # of two, the other would be left without a value
 
 
 def _sum(draft: Draft, node: fx.Node, gradient: fx.Node) -> None:

@@ -102,8 +102,8 @@ class RefWriter:
         for symbol in symbols:  # first come: texts of sizes use the symbol's own name
             if self.names.local(symbol) != symbol:
                 raise InternalError(f"{symbol!r} can't be a variable", code="runtime.size_symbol")
-        made = makers(self.program)
-        return [(s, self._where_shown(s)) for s in symbols if s not in self.program.inputs and s not in made]
+        positions = makers(self.program)
+        return [(s, self._where_shown(s)) for s in symbols if s not in self.program.inputs and s not in positions]
 
     def is_symbolic(self) -> bool:
         """Tell whether any size or stride of the program is not a constant."""

@@ -60,7 +60,7 @@ def _files(root: Path) -> Iterator[tuple[float, int, str]]:
 
 def _scanned(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as found:
-            return list(found)
+        with os.scandir(folder) as entries:
+            return list(entries)
     except OSError:  # it isn't there, or isn't a folder
         return []

@@ -51,9 +51,9 @@ class Dumps:
 
     def _write_text(self, number: int, name: str, text: str) -> None:
         file = f"{name}.ir"
-        before, known = self._last.get(number, ("", ""))
-        self._last[number] = (before or file, text) if text == known else (file, text)
-        shown = f"// unchanged since {before}\n" if text == known else text
+        before, path = self._last.get(number, ("", ""))
+        self._last[number] = (before or file, text) if text == path else (file, text)
+        shown = f"// unchanged since {before}\n" if text == path else text
         (self._folder / file).write_text(shown, encoding="utf-8")
 
 

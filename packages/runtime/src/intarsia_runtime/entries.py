@@ -82,14 +82,14 @@ def problems_of(directory: str | os.PathLike[str]) -> tuple[str, ...]:
     root = Path(os.path.abspath(os.path.expanduser(directory)))
     there = next(path for path in (root / SCHEMA, root, *root.parents) if os.path.lexists(path))
     status = os.lstat(there)
-    found = []
+    problems = []
     if not stat.S_ISDIR(os.stat(there).st_mode if there.exists() else status.st_mode):
-        found.append(f"{there} is no directory")
+        problems.append(f"{there} is no directory")
     elif not os.access(there, os.W_OK | os.X_OK):
-        found.append(f"{there} can't be written by this user")
+        problems.append(f"{there} can't be written by this user")
     if there.name == SCHEMA and (why := refusal(status, closed_to=0o077)):
-        found.append(f"{there} {why}")
-    return tuple(found)
+        problems.append(f"{there} {why}")
+    return tuple(problems)
 
 
 def _names(folder: Path) -> list[str]:

@@ -63,10 +63,10 @@ def compile_by(
 
 def _given(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
     """Return what the inputs were in the captured call: the examples themselves where that isn't known."""
-    found = []
+    operands = []
     for node, example in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True):
         real = meta.given(node)
         if isinstance(real, (int, float)) and isinstance(example, torch.Tensor):  # a number that the graph has as one
             real = torch.tensor(real, dtype=example.dtype, device=example.device)
-        found.append(example if real is None else real)
-    return found
+        operands.append(example if real is None else real)
+    return operands

@@ -128,8 +128,8 @@ class Library:
             InternalError: The unit has no such symbol, or was built without a trampoline for that many arguments.
         """
         method = self.address(f"intarsia_method{n_arguments}")
-        made: Callable[..., None] = _new_function(method, self.address(entry), self._handle)
-        return made
+        launcher: Callable[..., None] = _new_function(method, self.address(entry), self._handle)
+        return launcher
 
 
 # The handle of a loaded library is a capsule, which the garbage collector doesn't know. It would finalize all members

@@ -276,12 +276,12 @@ class _Writer:
 
     def _sizes_of(self, item: Extern) -> list[Shown]:
         """Return where the size symbols are read that a call is the first to give."""
-        found: dict[str, Shown] = {}
+        sizes: dict[str, Shown] = {}
         for shown in shown_by(item.outs, self.program.buffers) if self.made_sizes else ():
             if shown.symbol in self.made_sizes:
-                found.setdefault(shown.symbol, shown)
-        self.made_sizes -= found.keys()
-        return list(found.values())
+                sizes.setdefault(shown.symbol, shown)
+        self.made_sizes -= sizes.keys()
+        return list(sizes.values())
 
     def _check(self, name: str, what: str) -> str:
         buffer = self.program.buffers[name]

@@ -17,4 +17,4 @@ def group_size(name: str) -> int:
     if not torch.distributed.is_available():
         return 2
     groups = torch.distributed.distributed_c10d._world.pg_names
-    return next((group.size() for group, known in groups.items() if known == name), 2)
+    return next((group.size() for group, registered in groups.items() if registered == name), 2)

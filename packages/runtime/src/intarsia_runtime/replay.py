@@ -87,9 +87,9 @@ def replayed(
     def call(*inputs: Any) -> Sequence[Any]:
         return replayer.call(inputs)
 
-    made: Any = in_range(call, f"{getattr(run, 'label', 'intarsia graph')} (as a CUDA graph)")
-    made.source, made.owns_results = getattr(run, "source", ""), True
-    result: Run = made
+    wrapper: Any = in_range(call, f"{getattr(run, 'label', 'intarsia graph')} (as a CUDA graph)")
+    wrapper.source, wrapper.owns_results = getattr(run, "source", ""), True
+    result: Run = wrapper
     return result
 
 
@@ -173,13 +173,13 @@ class _Replayer:
 
     def _looked_up(self, key: Hashable) -> _Call:
         """Return what is known of calls like this; it is remembered from now on, as the latest."""
-        found = self.calls.get(key)
-        if found is None:
-            found = self.calls[key] = _Call()
+        entry = self.calls.get(key)
+        if entry is None:
+            entry = self.calls[key] = _Call()
             if len(self.calls) > MOST_CALLS:
                 self.calls.popitem(last=False)
         self.calls.move_to_end(key)
-        return found
+        return entry
 
     def _replay(self, call: _Call, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Return the results of a replay; None where the call must run as linked."""
@@ -220,11 +220,11 @@ class _Replayer:
                 yield _Buffer(position, tensor, tensor)
 
     def _recorded(self, call: _Call, inputs: tuple[Any, ...]) -> _Held | None:
-        placed = list(inputs)
+        buffers = list(inputs)
         for buffer in call.buffers:
-            placed[buffer.position] = buffer.tensor
+            buffers[buffer.position] = buffer.tensor
         try:
-            return _Held(self.record(lambda: self.run(*placed)))
+            return _Held(self.record(lambda: self.run(*buffers)))
         except torch.OutOfMemoryError:  # perhaps there is room for a recording at another time
             return None
         except Exception as error:  # what can't be recorded can still run, and raises for itself what is wrong with it

@@ -147,8 +147,8 @@ def compiler_identity(compiler: str) -> str:
     Size and time of each resolved file stand for the version: asking the compiler would start a process per build.
     """
     words = words_of(compiler)
-    found = [shutil.which(word) or "" for word in words]
-    return " ".join(map(_identity, words, found)) if found and found[0] else ""
+    paths = [shutil.which(word) or "" for word in words]
+    return " ".join(map(_identity, words, paths)) if paths and paths[0] else ""
 
 
 def _identity(word: str, path: str) -> str:

@@ -93,9 +93,9 @@ def compile_kernel(function: Any, row: dict[str, Any], target: GPUTarget) -> tup
         row: Its row of the module's table `KERNELS`.
         target: Architecture; no device is needed.
     """
-    made = compiled(function, row, target)
-    facts = {key: getattr(made.metadata, key, 0) for key in KEPT}
-    return made.asm[IMAGES[target.backend]], facts
+    binary = compiled(function, row, target)
+    facts = {key: getattr(binary.metadata, key, 0) for key in KEPT}
+    return binary.asm[IMAGES[target.backend]], facts
 
 
 def compiled(function: Any, row: dict[str, Any], target: GPUTarget) -> Any:

@@ -85,23 +85,23 @@ def secret_of(root: Path, aside: Path) -> bytes:
     Raises:
         OSError: It can't be written.
     """
-    known = read_secret(root)
-    if known is not None:
-        return known
+    secret = read_secret(root)
+    if secret is not None:
+        return secret
     descriptor, path = tempfile.mkstemp(dir=aside)  # of mode 600
-    made = secrets.token_bytes(_SECRET_BYTES)
+    drawn = secrets.token_bytes(_SECRET_BYTES)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(made)
+        file.write(drawn)
     try:
         os.link(path, root / SECRET)  # of several processes that make one, the first one's stays
-        return made
+        return drawn
     except OSError:  # one is there, or the file system has no links
-        known = read_secret(root)
-        if known is not None:
-            return known
+        secret = read_secret(root)
+        if secret is not None:
+            return secret
         clear_folder(root / SECRET)
         os.replace(path, root / SECRET)
-        return made
+        return drawn
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)

@@ -38,16 +38,16 @@ def confine(number: torch.SymInt) -> bool:
     """
     node = number.node
     env, expr = node.shape_env, node.expr
-    known = env.knowledge.range_of()
+    ranges = env.knowledge.range_of()
     symbols = sorted(expr.free_symbols, key=str)
     hints = {s: env.size_hint(s) for s in symbols}
-    if _fits(expr, {s: _usual(known(s), hints[s]) for s in symbols}):
+    if _fits(expr, {s: _usual(ranges(s), hints[s]) for s in symbols}):
         return True
     if None in hints.values():
         return False
     for growth in _GROWTH:
-        limits = {s: min(known(s)[1], max(2, abs(hints[s])) * growth) for s in symbols}
-        if _fits(expr, {s: (known(s)[0], limits[s]) for s in symbols}):
+        limits = {s: min(ranges(s)[1], max(2, abs(hints[s])) * growth) for s in symbols}
+        if _fits(expr, {s: (ranges(s)[0], limits[s]) for s in symbols}):
             for s in symbols:
                 bool(env.create_symintnode(s, hint=hints[s]) <= limits[s])
             return True

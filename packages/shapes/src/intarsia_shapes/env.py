@@ -176,10 +176,10 @@ class ShapeEnv:
     def node(self, expr: Any, pytype: type, hint: Any) -> SymNode:
         """Return the one node for `expr` as a Python `pytype`."""
         key = (expr, pytype)
-        found = self._nodes.get(key)
-        if found is None:
-            found = self._nodes[key] = SymNode(expr, self, pytype, hint)
-        return found
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = SymNode(expr, self, pytype, hint)
+        return node
 
     def promise(self, source: str, size: int | torch.SymInt, low: int | None = None, high: int | None = None) -> None:
         """Note that a user promised that the size at `source` varies, in `[low, high]`; see `check_marks`."""
@@ -224,8 +224,8 @@ class ShapeEnv:
 
     def unbacked_integers(self) -> list[Any]:
         """Return the symbols of integers that no input has, in order."""
-        found = [s for s in self.knowledge.ranges if s not in self.sources and self.is_unbacked_symint(s)]
-        return sorted(found, key=lambda s: int(s.name[1:]))
+        symbols = [s for s in self.knowledge.ranges if s not in self.sources and self.is_unbacked_symint(s)]
+        return sorted(symbols, key=lambda s: int(s.name[1:]))
 
     def _fresh(self, prefix: str) -> Any:
         assumptions = {"real": True} if prefix == "zuf" else {"integer": True}
@@ -263,9 +263,9 @@ class ShapeEnv:
             return bool(expr)
         if expr.is_number:
             return expr
-        known = self.knowledge.decide(expr, oblivious=oblivious)
-        if known is not None:
-            return known
+        decided = self.knowledge.decide(expr, oblivious=oblivious)
+        if decided is not None:
+            return decided
         if not self._backed(expr):
             expr = self.knowledge.simplify(expr)
             if not self._backed(expr):
@@ -301,9 +301,9 @@ class ShapeEnv:
 
     def guard_or_defer_runtime_assert(self, expr: Any, msg: str, fx_node: Any = None) -> bool:
         """Protocol: take `expr` as true; a question about data becomes an assert of the running program."""
-        known = self.knowledge.decide(expr)
-        if known is not None:
-            return bool(known)
+        decided = self.knowledge.decide(expr)
+        if decided is not None:
+            return bool(decided)
         if self._backed(expr):
             return bool(self.evaluate(expr))
         self.asserts.append(Relation(expr, self.user_line()))
@@ -312,8 +312,8 @@ class ShapeEnv:
 
     def user_line(self) -> Origin | None:
         """Return the user line that is being looked at."""
-        found = self.locate() if self.locate is not None else None
-        return found or user_line()
+        origin = self.locate() if self.locate is not None else None
+        return origin or user_line()
 
     def _backed(self, expr: Any) -> bool:
         return bool(expr.free_symbols <= self.backed_var_to_val.keys())
@@ -431,10 +431,10 @@ class ShapeEnv:
     def remember(self, key: Any, make: Callable[[], SymNode]) -> SymNode:
         """Return the node for `key`, made once for each state of the replacements."""
         memo = self.remembered()
-        found = memo.get(key)
-        if found is None:
-            found = memo[key] = make()
-        return found
+        node = memo.get(key)
+        if node is None:
+            node = memo[key] = make()
+        return node
 
     def remembered(self) -> dict[Any, SymNode]:
         """Return the results of node operations so far, which hold until a symbol is replaced."""

@@ -71,7 +71,7 @@ def fakeify(
         return mode.from_tensor(tensor, static_shapes=True)
     size: list[Any] = []
     for d, n in enumerate(tensor.shape):
-        taken = {known.node.expr for known in size if isinstance(known, torch.SymInt)} if apart else ()
+        taken = {other.node.expr for other in size if isinstance(other, torch.SymInt)} if apart else ()
         symbolic = d in dynamic or d in unbacked
         source = f"{name}.size({d})"
         size.append(env.create_size(n, source, dynamic=symbolic, unbacked=d in unbacked, apart=taken))

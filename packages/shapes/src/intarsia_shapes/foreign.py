@@ -67,8 +67,8 @@ class _Adoption:
             return self.mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
         size, stride = map(self.number, value.shape), map(self.number, value.stride())
         with self.mode:
-            made = torch.empty_strided(tuple(size), tuple(stride), dtype=value.dtype, device=value.device)
-            return made.requires_grad_(value.requires_grad)
+            tensor = torch.empty_strided(tuple(size), tuple(stride), dtype=value.dtype, device=value.device)
+            return tensor.requires_grad_(value.requires_grad)
 
     def number(self, number: Any) -> Any:
         if not isinstance(number, torch.SymInt):
@@ -84,14 +84,14 @@ class _Adoption:
         if hint is None:
             raise UnsupportedError(f"the size {symbol} has no value at capture", code="shapes.foreign")
         theirs = self.foreign.create_symintnode(symbol, hint=int(hint))
-        made = self.env.create_size(int(hint), str(symbol), duck=False)
-        if isinstance(made, torch.SymInt):
-            self.own[symbol] = made.node.expr
-            self.theirs[str(made.node.expr)] = theirs
+        size = self.env.create_size(int(hint), str(symbol), duck=False)
+        if isinstance(size, torch.SymInt):
+            self.own[symbol] = size.node.expr
+            self.theirs[str(size.node.expr)] = theirs
             self.relations.append(theirs >= self.env.smallest_size)
         else:
             self.own[symbol] = self.env.node(hint, int, int(hint)).expr
-            self.relations.append(theirs == made)
+            self.relations.append(theirs == size)
 
     def give_back(self) -> None:
         self.env.closed = True

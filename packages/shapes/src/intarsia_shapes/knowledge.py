@@ -68,10 +68,10 @@ class Knowledge:
         """Return `expr` with every replaced symbol gone."""
         if not self.replacements:
             return expr
-        known = {s: self._resolve(s) for s in expr.free_symbols if s in self.replacements}
-        if not known:
+        replacements = {s: self._resolve(s) for s in expr.free_symbols if s in self.replacements}
+        if not replacements:
             return expr
-        result = expr.xreplace(known)
+        result = expr.xreplace(replacements)
         return _expanded(result)
 
     def simplify(self, expr: Any) -> Any:
@@ -80,11 +80,11 @@ class Knowledge:
         if self._divisible and expr.has(FloorDiv):
             expr = self._exact_divisions(expr)
         if expr.has(Mod, PythonMod):
-            known = {a: r for a in expr.atoms(Mod, PythonMod) if (r := self._known_remainder(a)) is not None}
-            expr = expr.xreplace(known) if known else expr
+            replacements = {a: r for a in expr.atoms(Mod, PythonMod) if (r := self._known_remainder(a)) is not None}
+            expr = expr.xreplace(replacements) if replacements else expr
         if expr.has(Max, Min):
-            known = {a: r for a in expr.atoms(Max, Min) if (r := self._known_extremum(a)) is not None}
-            expr = expr.xreplace(known) if known else expr
+            replacements = {a: r for a in expr.atoms(Max, Min) if (r := self._known_extremum(a)) is not None}
+            expr = expr.xreplace(replacements) if replacements else expr
         return expr
 
     # ---- learning -------------------------------------------------------------------------------------------
@@ -159,9 +159,9 @@ class Knowledge:
         self._learn_at_least_zero(d)
         self._learn_at_least_zero(-d)
         d = self.replace(d)
-        found = _solvable_symbol(d)
-        if found is not None:
-            self._replace_symbol(*found)
+        solvable = _solvable_symbol(d)
+        if solvable is not None:
+            self._replace_symbol(*solvable)
         elif len(d.free_symbols) == 1:
             (symbol,) = d.free_symbols
             coefficient = d.coeff(symbol, 1)
@@ -192,9 +192,9 @@ class Knowledge:
         target = self.replacements.get(symbol)
         if target is None:
             return symbol
-        known = {s: self._resolve(s) for s in target.free_symbols if s in self.replacements}
-        if known:
-            target = self.replacements[symbol] = sympy.expand(target.xreplace(known))
+        replacements = {s: self._resolve(s) for s in target.free_symbols if s in self.replacements}
+        if replacements:
+            target = self.replacements[symbol] = sympy.expand(target.xreplace(replacements))
         return target
 
     def _bump(self) -> None:
@@ -282,8 +282,8 @@ class Knowledge:
 
     def _has_lower_bound(self, p: Any) -> bool:
         key, c = _normalise(p)
-        known = self._lower_bounds.get(key)
-        return known is not None and c >= known
+        bound = self._lower_bounds.get(key)
+        return bound is not None and c >= bound
 
     def _is_zero(self, d: Any, oblivious: bool) -> bool | None:
         low, high = interval(d, self.range_of(oblivious=oblivious))
@@ -316,14 +316,14 @@ class Knowledge:
         return large if a.func is Max else small
 
     def _exact_divisions(self, expr: Any) -> Any:
-        known = {
+        quotients = {
             a: a.args[0] / a.args[1]
             for a in expr.atoms(FloorDiv)
             if Mod(*a.args) in self._divisible or PythonMod(*a.args) in self._divisible
         }
-        if not known:
+        if not quotients:
             return expr
-        result = _expanded(expr.xreplace(known))
+        result = _expanded(expr.xreplace(quotients))
         whole = all(x.is_Integer for x in result.atoms(sympy.Rational))
         polynomial = all(p.exp.is_nonnegative for p in result.atoms(sympy.Pow))
         return result if whole and polynomial else expr

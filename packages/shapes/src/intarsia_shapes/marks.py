@@ -127,9 +127,9 @@ def _violated(source: str, relation: str, reason: Relation | None) -> None:
 
 def _reason(guards: Iterable[Relation], symbol: Any) -> Relation | None:
     """Return the relation that gave a symbol its value."""
-    found = [g for g in guards if symbol in g.expr.free_symbols]
-    equal = [g for g in found if isinstance(g.expr, sympy.Eq)]
-    return next(iter(equal or found), None)
+    facts = [g for g in guards if symbol in g.expr.free_symbols]
+    equal = [g for g in facts if isinstance(g.expr, sympy.Eq)]
+    return next(iter(equal or facts), None)
 
 
 def _dims(tensor: torch.Tensor, dim: int | Iterable[int]) -> list[int]:

@@ -143,10 +143,10 @@ class SymNode(LayoutQuestions, _TorchSymNode):  # type: ignore[misc]
     # ---- literals -------------------------------------------------------------------------------------------
 
     def wrap_int(self, num: int) -> SymNode:
-        known = self.shape_env.integers.get(num)
-        if known is None or type(num) is not int:
-            known = self.shape_env.integers[num] = self._new(Integer(num), int, int(num))
-        return known  # type: ignore[no-any-return]
+        node = self.shape_env.integers.get(num)
+        if node is None or type(num) is not int:
+            node = self.shape_env.integers[num] = self._new(Integer(num), int, int(num))
+        return node  # type: ignore[no-any-return]
 
     def wrap_float(self, num: float) -> SymNode:
         # not hash-consed: 0.0 and -0.0 are equal expressions
@@ -230,22 +230,22 @@ class SymNode(LayoutQuestions, _TorchSymNode):  # type: ignore[misc]
             return _of_truths("sym_max" if larger else "sym_min", self, other)
         env = self.shape_env
         key = ("sym_max" if larger else "sym_min", self, other)
-        found: SymNode | None = env.remembered().get(key)
-        if found is not None:
-            return found
+        node: SymNode | None = env.remembered().get(key)
+        if node is not None:
+            return node
         a, b = (self, other) if larger else (other, self)
         ints = self.pytype is other.pytype is int
         if ints and None not in (self._hint, other._hint) and not (env.suppressed or env.closed):
             # strides hold max(1, size), which stands in no index; and an empty tensor is a case of its own
-            found = self if a.ge(b).evaluate() else other
-        elif ints and (known := env.knowledge.decide(sympy.Ge(a.expr, b.expr))) is not None:
-            found = self if known else other
+            node = self if a.ge(b).evaluate() else other
+        elif ints and (decided := env.knowledge.decide(sympy.Ge(a.expr, b.expr))) is not None:
+            node = self if decided else other
         else:
             hint = _hint(max if larger else min, self, other)
             pytype = float if float in (self.pytype, other.pytype) else int
-            found = self._new((fn.Max if larger else fn.Min)(self.expr, other.expr), pytype, hint)
-        env.remembered()[key] = found
-        return found
+            node = self._new((fn.Max if larger else fn.Min)(self.expr, other.expr), pytype, hint)
+        env.remembered()[key] = node
+        return node
 
     def sym_sum(self, args: Sequence[SymNode]) -> SymNode:
         hints = [a.hint for a in args]
@@ -342,15 +342,15 @@ def _binary_method(name: str) -> Callable[[SymNode, SymNode], SymNode]:
             return _of_truths(name, self, other)
         memo = self.shape_env.remembered()
         key = (name, self, other)
-        found: SymNode | None = memo.get(key)
-        if found is None:
+        node: SymNode | None = memo.get(key)
+        if node is None:
             hint = _hint(on_hints, self, other)
             pytype = result or (float if float in (self.pytype, other.pytype) else int)
             # symbols may have become constants since; Python's arithmetic on these has no largest integer
             both = hint is not None and self.expr.is_number and other.expr.is_number
             expr = sympy.sympify(hint) if both else on_expressions(self.expr, other.expr)
-            found = memo[key] = self._new(expr, pytype, hint)
-        return found
+            node = memo[key] = self._new(expr, pytype, hint)
+        return node
 
     method.__name__ = name
     return method
@@ -365,12 +365,10 @@ def _unary_method(name: str) -> Callable[[SymNode], SymNode]:
             return self
 
         memo = self.shape_env.remembered()
-        found: SymNode | None = memo.get((name, self))
-        if found is None:
-            found = memo[name, self] = self._new(
-                on_expressions(self.expr), result or self.pytype, _hint(on_hints, self)
-            )
-        return found
+        node: SymNode | None = memo.get((name, self))
+        if node is None:
+            node = memo[name, self] = self._new(on_expressions(self.expr), result or self.pytype, _hint(on_hints, self))
+        return node
 
     method.__name__ = name
     return method

@@ -53,15 +53,15 @@ def thawed(
     """
     env = ShapeEnv()
     symbols = _Symbols(env)
-    own = [name for name in facts.symbols if name in facts.ranges or name in facts.hints]
-    for name in own:
+    names = [name for name in facts.symbols if name in facts.ranges or name in facts.hints]
+    for name in names:
         _declare(env, symbols.named(name), name, facts)
     for name in facts.ranges.keys() - facts.symbols.keys():  # the program makes it
         low, high = _range(name, facts)
         env.knowledge.ranges[symbols.named(name)] = low, high
         if low >= 0:
             env.knowledge.size_like.add(symbols.named(name))
-    others = {name: source for name, source in facts.symbols.items() if name not in own}
+    others = {name: source for name, source in facts.symbols.items() if name not in names}
     for fact in facts.facts:
         left, _, right = fact.relation.partition(" == ")
         if left in others and left.startswith("t"):
@@ -141,5 +141,5 @@ class _Symbols:
                 if symbol.name.startswith("u") and symbol not in self._env.knowledge.size_like:
                     self._env.knowledge.size_like.add(symbol)
                     self._env.knowledge.narrow(symbol, 0, INF)
-        pytype, made = _KINDS.get(kind, _KINDS["int"])
-        return made(self._env.node(expr, pytype, self._env.size_hint(expr, allow_none=True)))
+        pytype, wrapped = _KINDS.get(kind, _KINDS["int"])
+        return wrapped(self._env.node(expr, pytype, self._env.size_hint(expr, allow_none=True)))

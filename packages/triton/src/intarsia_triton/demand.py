@@ -31,12 +31,12 @@ def wanted(body: Val) -> Mapping[Val, Wanted]:
         >>> [(v.args[0], must) for v, conditions in found.items() if v.loads for _, must in conditions]
         [('x', True)]
     """
-    found: dict[Val, Wanted] = {body: frozenset()}
+    demands: dict[Val, Wanted] = {body: frozenset()}
     for v in reversed(list(postorder(body))):  # readers first
-        here = found[v]
+        here = demands[v]
         for position, operand in enumerate(operands(v)):
             conditions = here
             if v.op == "where" and position and not v.args[0].loads:
                 conditions = here | {(v.args[0], position == 1)}
-            found[operand] = conditions & found.get(operand, conditions)
-    return {v: conditions for v, conditions in found.items() if conditions}
+            demands[operand] = conditions & demands.get(operand, conditions)
+    return {v: conditions for v, conditions in demands.items() if conditions}

@@ -117,21 +117,21 @@ def operation(v: Val, operands: list[str]) -> str:
     Raises:
         UnsupportedError: Triton has no form for this op on this type.
     """
-    own = v.args[0].dtype if v.op != "where" else v.dtype
+    dtype = v.args[0].dtype if v.op != "where" else v.dtype
     if v.op == "cast":
-        return _cast(operands[0], own, v.dtype)
-    if v.op == "not" and own == "b8":
+        return _cast(operands[0], dtype, v.dtype)
+    if v.op == "not" and dtype == "b8":
         return f"({operands[0]} == 0)"
-    if v.op == "not" and own == "u8":
+    if v.op == "not" and dtype == "u8":
         return f"({operands[0]} ^ 255)"
     if v.op in ("shl", "shr"):
-        return _shift(v.op, own, operands)
+        return _shift(v.op, dtype, operands)
     tables = [_ANY_TYPE, _FORMS]
-    tables += [_FLOAT, _F32 if own == "f32" else _F64] if own in ("f32", "f64") else [_INTEGER]
+    tables += [_FLOAT, _F32 if dtype == "f32" else _F64] if dtype in ("f32", "f64") else [_INTEGER]
     for table in tables:
         if v.op in table:
             return table[v.op].format(*operands)
-    raise UnsupportedError(f"{v.op} on {own} has no Triton form", code="triton.op")
+    raise UnsupportedError(f"{v.op} on {dtype} has no Triton form", code="triton.op")
 
 
 def inverse_name(buffer: str) -> str:

@@ -36,18 +36,18 @@ class Scan(Writer):
         tile = self._tile(self.row_points)
         first = tile.value(self.first)
         self.lines += [*tile.lines, f"carry = tl.broadcast_to({first}, [XBLOCK, 1])"]
-        known = n.const()
+        constant = n.const()
         if self.chunk:
             # rows outside are beyond the last chunk, so a mask of inner points leaves them out as well
             whole = divides(self.chunk, n) and divides(self.blocks.rows, product([a.extent for a in self.rows]))
             begin = f"{self.row_points.names[self.rows[0]]} * {self.chunk} + base + "
             self._tiles(str(self.chunk), begin, not whole)
-        elif known is None:
+        elif constant is None:
             self._tiles(index_text(n, {}), "base + ", True)
         else:
-            self._tiles(str(known // block * block), "base + ", False)
-            if known % block:
-                self.lines += self._step(f"{known // block * block} + ", True)
+            self._tiles(str(constant // block * block), "base + ", False)
+            if constant % block:
+                self.lines += self._step(f"{constant // block * block} + ", True)
 
     def _tiles(self, end: str, begin: str, masked: bool) -> None:
         lines = self._step(begin, masked)

@@ -183,16 +183,16 @@ class Tile:
         far as the extent is a multiple of a power of two: of 55 by 55 points it would move one at a time.
         """
         for axes, number in self._numbers.items():
-            found = place.coef(axes[-1]) if len(axes) > 1 else None
-            if found is None or found[0] is ZERO:
+            coefficient = place.coef(axes[-1]) if len(axes) > 1 else None
+            if coefficient is None or coefficient[0] is ZERO:
                 continue
-            step, rest = found[0], place
+            step, rest = coefficient[0], place
             below: IndexExpr = step
             for one in reversed(axes):
-                found = rest.coef(one)
-                if found is None or found[0] is not below:
+                coefficient = rest.coef(one)
+                if coefficient is None or coefficient[0] is not below:
                     break
-                rest, below = found[1], below * one.extent
+                rest, below = coefficient[1], below * one.extent
             else:
                 place = rest + step * lift(number)
         return place

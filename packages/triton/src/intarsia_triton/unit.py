@@ -56,16 +56,16 @@ def emit_unit(program: Launches | Tiles) -> KernelSource:
     instance_of("what is printed (`intarsia_scheduler.scheduled(kernels, target).launches`)", program, Launches, Tiles)
     functions: dict[object, tuple[str, Function]] = {}
     launches = _walked(program)
-    made = tuple(_launch(walked, functions) for walked in launches)
+    texts = tuple(_launch(walked, functions) for walked in launches)
     table = dict(functions.values())
     text = PRELUDE + "".join(f"\n\n{f.text}" for f in table.values()) + _table(table)
     if isinstance(program, Launches):
         n_kernels, scratch = program.n_kernels, tuple(program.scratch.items())
     else:
-        n_kernels, scratch = len(made), tuple((n, b) for n, b in program.buffers.items() if n in program.scratch)
+        n_kernels, scratch = len(texts), tuple((n, b) for n, b in program.buffers.items() if n in program.scratch)
     counters = next((one.counters for one in launches if one.counters), "")
     return KernelSource(
-        text, "triton", "", (), made, n_kernels, len(table), scratch=scratch, counters=counters
+        text, "triton", "", (), texts, n_kernels, len(table), scratch=scratch, counters=counters
     )  # fmt: skip
 
 
@@ -122,12 +122,12 @@ def _table(functions: Mapping[str, Function]) -> str:
 def _launch(walked: _Walked, functions: dict[object, tuple[str, Function]]) -> Launch:
     """A launch of the function for this walk, which is emitted unless an equal one was."""
     key = walked.key
-    found = functions.get(key)
-    if found is None:
+    entry = functions.get(key)
+    if entry is None:
         name = f"kernel{len(functions)}"
-        found = functions[key] = (name, function(walked.walk, len(walked.sets), name))
-    name, made = found
-    taken = [names[b] for names in walked.sets for b in made.buffers]
+        entry = functions[key] = (name, function(walked.walk, len(walked.sets), name))
+    name, text = entry
+    taken = [names[b] for names in walked.sets for b in text.buffers]
     if walked.walk.ending is not None:
         taken.append(walked.counters)
-    return Launch(name, tuple(taken), made.sizes, walked.items, made.grid)
+    return Launch(name, tuple(taken), text.sizes, walked.items, text.grid)

@@ -38,8 +38,8 @@ class Writer:
         self._scalars: dict[str, str] = {}
         self.by_tile: frozenset[str] = frozenset()
         self.by_part: frozenset[Atom] = frozenset()
-        made = [step for step in given.steps() if step.out not in given.local]
-        self._alone = all(step.kind == "map" for step in given.steps()) and len(made) == 1
+        steps = [step for step in given.steps() if step.out not in given.local]
+        self._alone = all(step.kind == "map" for step in given.steps()) and len(steps) == 1
         self._counter = [0]
         self.parts = blocks.parts
         lanes = f"RBLOCK // {blocks.parts}"
@@ -136,8 +136,8 @@ class Writer:
         Knowing that a number is small it divides and compares in 16 bits, and of such code ptxas makes a wrong
         comparison: with 31 rows of 300 in one tile, `1 + r // 300 < r % 300` was true for equal numbers (CUDA 13.0).
         """
-        known = product([a.extent for a in inner]).const()
-        small = known is not None and known <= LARGEST_16_BIT
+        constant = product([a.extent for a in inner]).const()
+        small = constant is not None and constant <= LARGEST_16_BIT
         return " + (tl.num_programs(2) - 1) * RBLOCK" if small and (len(inner) > 1 or self._divides) else ""
 
     def _wide(self) -> str:
@@ -146,8 +146,8 @@ class Writer:
 
 
 def divides(block: int, extent: IndexExpr) -> bool:
-    known = extent.const()
-    return bool(known) and known % block == 0  # type: ignore[operator]  # None is falsy; so is 0, which needs masks
+    constant = extent.const()
+    return bool(constant) and constant % block == 0  # type: ignore[operator]  # None is falsy; so is 0, which needs masks
 
 
 def _sizes(given: GridWalk, buffers: Mapping[str, Buffer]) -> tuple[str, ...]:

@@ -79,11 +79,11 @@ def size_guards(facts: SizeFacts, further: Iterable[HeldSize]) -> tuple[HeldSize
     Raises:
         InvalidArgumentError: A relation isn't an expression over symbols, or its symbol isn't read anywhere.
     """
-    found: dict[str, HeldSize] = {}
+    sizes: dict[str, HeldSize] = {}
     for guard in (*_facts(facts), *further, *_bounds(facts)):
-        if guard.relation not in found:
-            found[guard.relation] = guard
-    names = {relation: relations.names_in(relation) for relation in found}
+        if guard.relation not in sizes:
+            sizes[guard.relation] = guard
+    names = {relation: relations.names_in(relation) for relation in sizes}
     unknown = sorted(set().union(*names.values()) - set(facts.symbols))
     if unknown:
         raise InvalidArgumentError(
@@ -96,7 +96,7 @@ def size_guards(facts: SizeFacts, further: Iterable[HeldSize]) -> tuple[HeldSize
             origin=guard.origin,
             reason=guard.reason,
         )
-        for guard in found.values()
+        for guard in sizes.values()
     )
 
 

@@ -114,10 +114,10 @@ def class_named(name: str) -> type | None:
         if meaning.type_name(cls) == name:
             return cls
     module, _, last = name.rpartition(".")
-    found = vars(sys.modules[module]).get(last) if module in sys.modules else None
-    if not isinstance(found, type) or not issubclass(found, torch.Tensor):
+    member = vars(sys.modules[module]).get(last) if module in sys.modules else None
+    if not isinstance(member, type) or not issubclass(member, torch.Tensor):
         return None
-    return found if meaning.type_name(found) == name else None
+    return member if meaning.type_name(member) == name else None
 
 
 def _dims(text: str, wanted: tuple[int | None, ...]) -> list[str]:

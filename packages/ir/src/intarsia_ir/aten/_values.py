@@ -83,8 +83,8 @@ def _check_results(findings: Findings, rule: str, node: fx.Node, op: HigherOrder
             findings.add(rule, node, f"its graph {op.row.graphs[number]} gives {other!r}, no tensor")
             continue
         with mode, quiet_fake_mode():
-            made = [_like(layout) for layout in op.row.layouts(op.options, operands, given)]
-        message = _difference(made, meta.value(node))
+            expected = [_like(layout) for layout in op.row.layouts(op.options, operands, given)]
+        message = _difference(expected, meta.value(node))
         if message:
             findings.add(rule, node, f"its graph {op.row.graphs[number]} {message}")
 

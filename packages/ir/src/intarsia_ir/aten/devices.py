@@ -39,17 +39,17 @@ def device_of(gm: fx.GraphModule) -> torch.device:
     Raises:
         UnsupportedError: `aten.devices`: the tensors are on other combinations of devices.
     """
-    found: dict[torch.device, fx.Node] = {}
+    devices: dict[torch.device, fx.Node] = {}
     for node in gm.graph.nodes:
         for tensor in _results(node):
             if not _travels(node, tensor) and (node.op != "placeholder" or node.users):
-                found.setdefault(tensor.device, node)
-    others = [device for device in found if device != CPU]
-    if len(others) > 1 or (len(found) > 1 and others[0].type not in BESIDE):
+                devices.setdefault(tensor.device, node)
+    others = [device for device in devices if device != CPU]
+    if len(others) > 1 or (len(devices) > 1 and others[0].type not in BESIDE):
         raise UnsupportedError(
-            f"tensors of one graph are on {' and '.join(sorted(map(str, found)))}",
+            f"tensors of one graph are on {' and '.join(sorted(map(str, devices)))}",
             code="aten.devices",
-            where=meta.origins([*found.values()][-1]),
+            where=meta.origins([*devices.values()][-1]),
             hints=("move tensors to one device, or to the CPU and one CUDA device, before they enter the function",),
         )
     return others[0] if others else CPU
@@ -90,8 +90,8 @@ def _is_on_host(node: fx.Node) -> bool:
     operands = [t for operand in node.all_input_nodes for t in _results(operand)]
     if node.target in INDEXED:
         operands = [*_results(node.args[0])]  # type: ignore[arg-type]
-    near = [t for t in operands if t.device == CPU]
-    return any(t.dim() for t in near) or (not results and 0 < len(near) == len(operands))
+    on_host = [t for t in operands if t.device == CPU]
+    return any(t.dim() for t in on_host) or (not results and 0 < len(on_host) == len(operands))
 
 
 def _travels(node: fx.Node, tensor: torch.Tensor) -> bool:

@@ -56,12 +56,12 @@ def functional_form(op: OpOverload) -> OpOverload:
         ([tensor([2., 2.])], tensor([0., 0.]))
     """
     with _LOCK:
-        found = _FORMS.get(str(op))
-        if found is None or found.op is not op:  # a library may define an operator anew
-            if found is not None:
-                found.library._destroy()
-            found = _FORMS[str(op)] = _registered(op)
-        return found.form
+        form = _FORMS.get(str(op))
+        if form is None or form.op is not op:  # a library may define an operator anew
+            if form is not None:
+                form.library._destroy()
+            form = _FORMS[str(op)] = _registered(op)
+        return form.form
 
 
 class _Form(NamedTuple):
@@ -76,15 +76,15 @@ _LOCK = threading.Lock()
 
 def _registered(op: OpOverload) -> _Form:
     library, name = op._schema.name.split("::")
-    own = f"{library}{_SEPARATOR}{name}"
+    name_of_form = f"{library}{_SEPARATOR}{name}"
     parameters = _ALIAS.sub(r"\1", str(op._schema)).partition("(")[2].rpartition(" -> ")[0]
     overload = op._overloadname
-    full = own if overload == "default" else f"{own}.{overload}"
+    full = name_of_form if overload == "default" else f"{name_of_form}.{overload}"
     forms = torch.library.Library(NAMESPACE, "FRAGMENT")
     forms.define(f"{full}({parameters} -> Tensor[]")
     forms.impl(full, functools.partial(_run, op), "CompositeExplicitAutograd")
     forms._register_fake(full, functools.partial(_predict, op))
-    return _Form(op, getattr(getattr(getattr(torch.ops, NAMESPACE), own), overload), forms)
+    return _Form(op, getattr(getattr(getattr(torch.ops, NAMESPACE), name_of_form), overload), forms)
 
 
 def form_named(name: str, overload: str) -> OpOverload:
@@ -106,16 +106,16 @@ def form_of(target: Any) -> OpOverload | None:
     """Return the operator of which an op is the functional form; None for others."""
     if getattr(target, "namespace", None) != NAMESPACE:
         return None
-    return next((found.op for found in [*_FORMS.values()] if found.form is target), None)
+    return next((form.op for form in [*_FORMS.values()] if form.form is target), None)
 
 
 def written_operands(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """Return the operands of a call that an operator writes, in order; lists taken apart, and None left out."""
-    found: list[Any] = []
+    operands: list[Any] = []
     for place, argument in enumerate(op._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            found += tensors_of(args[place] if place < len(args) else kwargs.get(argument.name))
-    return found
+            operands += tensors_of(args[place] if place < len(args) else kwargs.get(argument.name))
+    return operands
 
 
 def in_place(op: OpOverload, kept: frozenset[int]) -> Callable[..., list[torch.Tensor]]:
@@ -153,8 +153,8 @@ def tensors_of(value: Any) -> Iterator[Any]:
 def _run(op: OpOverload, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
     """Call an operator on copies of what it writes; what it returns is memory of its own, as a schema promises."""
     args, kwargs, contents = _with_copies(op, args, kwargs, _copy)
-    own = [*tensors_of(given_by(op, op(*args, **kwargs)))]
-    return [*own, *contents]
+    results = [*tensors_of(given_by(op, op(*args, **kwargs)))]
+    return [*results, *contents]
 
 
 def _predict(op: OpOverload, *args: Any, **kwargs: Any) -> list[torch.Tensor]:

@@ -339,15 +339,19 @@ def node_effects(node: fx.Node) -> Effects:
     """Return the effects of one call: those of its op, less what its constant arguments rule out."""
     if node.op != "call_function":
         return Effects(opaque=node.op in ("call_method", "call_module"))
-    found = effects(node.target)
+    effects_of_target = effects(node.target)
     if not isinstance(node.target, OpOverload):
-        return found
+        return effects_of_target
     name = str(node.target)
     if name in _HIDDEN_WRITES and name not in _ALWAYS_UPDATES and _is_inference(node):
-        return replace(found, writes=_declared_writes(node.target))
-    if found.may_raise and _packet(node.target).rstrip("_") in _DIVISION_PACKETS and not _is_integer_division(node):
-        return replace(found, may_raise=False)
-    return found
+        return replace(effects_of_target, writes=_declared_writes(node.target))
+    if (
+        effects_of_target.may_raise
+        and _packet(node.target).rstrip("_") in _DIVISION_PACKETS
+        and not _is_integer_division(node)
+    ):
+        return replace(effects_of_target, may_raise=False)
+    return effects_of_target
 
 
 def draws_random(gm: fx.GraphModule) -> bool:
@@ -416,12 +420,12 @@ def _overload(node: fx.Node) -> OpOverload:
 
 
 def _nodes_of(node: fx.Node, names: tuple[str, ...]) -> tuple[fx.Node, ...]:
-    found: list[fx.Node] = []
+    nodes: list[fx.Node] = []
     for name in names:
         value = argument_of(node, name)
         items = value if isinstance(value, (list, tuple)) else (value,)
-        found += [item for item in items if isinstance(item, fx.Node)]
-    return tuple(found)
+        nodes += [item for item in items if isinstance(item, fx.Node)]
+    return tuple(nodes)
 
 
 def _packet(target: OpOverload) -> str:

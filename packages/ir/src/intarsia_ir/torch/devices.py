@@ -31,8 +31,8 @@ def check_devices(gm: fx.GraphModule, inputs: Sequence[Any], backend: str, serve
     Example:
         >>> check_devices(fx.symbolic_trace(lambda x: x + 1), [torch.ones(2)], "cpp", ("cpu",))
     """
-    found = {t.device.type for t in _all(gm, inputs) if t.dim() or t.device.type != "cpu"}
-    others = found - {*served} - ({"cpu"} if "cuda" in found and "cuda" in served else set())
+    devices = {t.device.type for t in _all(gm, inputs) if t.dim() or t.device.type != "cpu"}
+    others = devices - {*served} - ({"cpu"} if "cuda" in devices and "cuda" in served else set())
     if others:
         raise UnsupportedError(
             f"a tensor is on {', '.join(sorted(others))}, and backend {backend!r} serves {', '.join(sorted(served))}",

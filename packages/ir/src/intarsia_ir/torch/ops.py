@@ -160,17 +160,17 @@ def effects(target: Any) -> Effects:
         return Effects(writes=("self",), may_raise=True)
     if target in _METADATA:
         return Effects()
-    found = [overload_effects(overload) for overload in _overloads(target)]
-    if not found:
+    effects_of_overloads = [overload_effects(overload) for overload in _overloads(target)]
+    if not effects_of_overloads:
         joins = any(overload_effects(o).communicates for o in _of_library(target))
         return Effects(opaque=True, communicates=joins or getattr(target, "communicates", False) is True)
     return Effects(
-        writes=_first_if(any(e.writes for e in found)),
-        views=_first_if(any(e.views for e in found) or target is operator.getitem),
-        random=any(e.random for e in found),
-        may_raise=any(e.may_raise for e in found),
-        checks=any(e.checks for e in found),
-        communicates=any(e.communicates for e in found),
+        writes=_first_if(any(e.writes for e in effects_of_overloads)),
+        views=_first_if(any(e.views for e in effects_of_overloads) or target is operator.getitem),
+        random=any(e.random for e in effects_of_overloads),
+        may_raise=any(e.may_raise for e in effects_of_overloads),
+        checks=any(e.checks for e in effects_of_overloads),
+        communicates=any(e.communicates for e in effects_of_overloads),
     )
 
 
@@ -182,14 +182,14 @@ def node_effects(node: fx.Node) -> Effects:
         return Effects()
     if isinstance(node.target, HigherOrderOp):
         return effects_of(node.target, node_effects)
-    found = effects(node.target)
-    if found.opaque:
-        return found
-    writes = found.writes + _first_if(node.kwargs.get("inplace") is True and not found.writes)
+    effects_of_target = effects(node.target)
+    if effects_of_target.opaque:
+        return effects_of_target
+    writes = effects_of_target.writes + _first_if(node.kwargs.get("inplace") is True and not effects_of_target.writes)
     if node.kwargs.get("out") is not None:
         writes += ("out",)
-    random = found.random and node.kwargs.get("training") is not False
-    return replace(found, writes=writes, random=random)
+    random = effects_of_target.random and node.kwargs.get("training") is not False
+    return replace(effects_of_target, writes=writes, random=random)
 
 
 def communicates(gm: fx.GraphModule) -> bool:

@@ -207,15 +207,15 @@ def _as_tangent(gradient: torch.Tensor, wrap: Wrap) -> torch.Tensor:
         return gradient
     coerce = getattr(gradient, "__coerce_same_metadata_as_tangent__", None)
     same = type(gradient) is wrap.cls
-    found: Any = None if coerce is None else coerce(wrap.context, *(() if same else (wrap.cls,)))
-    if type(found) is not wrap.cls:
+    tangent: Any = None if coerce is None else coerce(wrap.context, *(() if same else (wrap.cls,)))
+    if type(tangent) is not wrap.cls:
         raise UnsupportedError(
             f"the gradient of a result of the subclass {wrap.cls.__qualname__} is a {type(gradient).__qualname__} "
             "that holds something else than the result does",
             code="training.subclass",
             hints=("give the backward pass a gradient like the result, or convert the result in the compiled code",),
         )
-    return found  # type: ignore[no-any-return]
+    return tangent  # type: ignore[no-any-return]
 
 
 def _fits(gradient: torch.Tensor, wrap: Wrap) -> bool:

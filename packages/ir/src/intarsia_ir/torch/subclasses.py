@@ -64,9 +64,9 @@ class Wrap:
             detached = whole.detach()
             whole = detached if type(detached) is type(whole) else whole
         names, context = whole.__tensor_flatten__()
-        found = {name: getattr(whole, name) for name in names}
-        inner = [name for name, value in found.items() if isinstance(value, torch.Tensor)]
-        return cls(type(whole), inner, context, {n: value for n, value in found.items() if n not in inner})
+        parts = {name: getattr(whole, name) for name in names}
+        inner = [name for name, value in parts.items() if isinstance(value, torch.Tensor)]
+        return cls(type(whole), inner, context, {n: value for n, value in parts.items() if n not in inner})
 
     def parts_of(self, whole: Any) -> tuple[torch.Tensor, ...]:
         """Return the inner tensors of one that it could have made."""
@@ -84,15 +84,15 @@ class Wrap:
         if last is not None and last[0] == (size, stride):
             return self.cls(inner[0], last[1], requires_grad=False)
         parts = self.others | dict(zip(self.names, inner, strict=True))
-        made = self.cls.__tensor_unflatten__(parts, self.context, torch.Size(size), tuple(stride))
-        if _is_laid_out(made) and all(type(number) is int for number in (*size, *stride)):
-            self._last = (size, stride), made._spec
-        return made
+        whole = self.cls.__tensor_unflatten__(parts, self.context, torch.Size(size), tuple(stride))
+        if _is_laid_out(whole) and all(type(number) is int for number in (*size, *stride)):
+            self._last = (size, stride), whole._spec
+        return whole
 
 
-def _is_laid_out(made: Any) -> bool:
+def _is_laid_out(whole: Any) -> bool:
     """Tell whether a tensor is a `DTensor` that needs no gradient."""
-    return _is_dtensor(type(made)) and not made.requires_grad
+    return _is_dtensor(type(whole)) and not whole.requires_grad
 
 
 def _is_dtensor(cls: type) -> bool:

@@ -74,8 +74,8 @@ def over_points(func: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
         for dimension in (3, 2, 1, 0):
             place = tuple([0 if dimension == axis else None for axis in range(4)])
             mapped = torch.func.vmap(mapped, in_dims=(*first, *place))
-        made: torch.Tensor = mapped(*args)
-        return made
+        values: torch.Tensor = mapped(*args)
+        return values
 
     return apply
 
@@ -157,9 +157,9 @@ class Transform:
 
         def body(*args: Any, **kwargs: Any) -> Any:
             leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-            made = run(self.program, [*leaves, *free])
+            results = run(self.program, [*leaves, *free])
             return pytree.tree_unflatten(
-                [None if number is None else made[number] for number in self.results], self.result_structure
+                [None if number is None else results[number] for number in self.results], self.result_structure
             )
 
         args, kwargs = pytree.tree_unflatten(

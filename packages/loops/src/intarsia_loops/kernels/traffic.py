@@ -38,8 +38,8 @@ class KernelSummary:
 
     def where(self) -> str:
         """Return the user lines with the operations on each, such as `"model.py:12 (mul, softmax)"`."""
-        placed = tuple(origin for origin in self.origins if origin.line)  # an op of autograd's alone has no line
-        return lines_with_ops(placed or self.origins)
+        located = tuple(origin for origin in self.origins if origin.line)  # an op of autograd's alone has no line
+        return lines_with_ops(located or self.origins)
 
 
 def summarise_kernel(kernel: Kernel, program: Program) -> KernelSummary:
@@ -134,10 +134,10 @@ def _number(size: IndexExpr, hints: Mapping[str, int]) -> int:
 
 
 def _values(size: IndexExpr, hints: Mapping[str, int]) -> dict[Atom, int]:
-    found: dict[Atom, int] = {}
+    values: dict[Atom, int] = {}
     for atom in size.atoms():
         if atom.kind == "sym":
-            found[atom] = hints[atom.key]
+            values[atom] = hints[atom.key]
         else:
-            found |= _values(atom.a, hints) | _values(atom.b, hints)
-    return found
+            values |= _values(atom.a, hints) | _values(atom.b, hints)
+    return values

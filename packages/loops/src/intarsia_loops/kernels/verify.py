@@ -60,7 +60,7 @@ def _check_rows(kernel: Kernel, findings: Findings) -> None:
     depth = len(kernel.rows)
     row = tuple(map(lift, kernel.rows))
     all_made = {s.out for s in kernel.steps}
-    made: set[str] = set()
+    written: set[str] = set()
     for step in kernel.steps:
         if step.axes[:depth] != kernel.rows:
             findings.add("K2", step.out, f"axes {list(step.axes)} don't begin with the rows {list(kernel.rows)}")
@@ -70,11 +70,11 @@ def _check_rows(kernel: Kernel, findings: Findings) -> None:
             findings.add("K2", step.out, "is a scatter with rows, or beside other steps")
         for v in sorted(step.body.loads, key=repr):
             name, entries = v.args
-            if name in all_made - made:
+            if name in all_made - written:
                 findings.add("K3", step.out, f"reads {name} before it is made")
-            elif name in made and entries[:depth] != row:
+            elif name in written and entries[:depth] != row:
                 findings.add("K3", step.out, f"reads {name}{list(entries)} of another row")
-        made.add(step.out)
+        written.add(step.out)
 
 
 def _check_local(position: int, kernel: Kernel, program: Program, findings: Findings) -> None:

@@ -104,15 +104,15 @@ class _Tiles(GridParser):
         return Launch(name, params, tuple(sets), body, width, warps, origins)
 
     def _body(self) -> tuple[Statement, ...]:
-        found: list[Statement] = []
+        statements: list[Statement] = []
         while not self.accept("}"):
             token = self.peek()
             word = self.kind("name")
             read = getattr(self, f"_read_{word}", None)
             if read is None:
                 fail(f"no statement is called {word!r}", token.line)
-            found.append(read())
-        return tuple(found)
+            statements.append(read())
+        return tuple(statements)
 
     def _read_for(self) -> For:
         name = self.kind("name")
@@ -223,10 +223,10 @@ class _Tiles(GridParser):
         return self.monoids[name]
 
     def _values(self) -> tuple[Val, ...]:
-        found = [self.whole()]
+        values = [self.whole()]
         while self.accept(","):
-            found.append(self.whole())
-        return tuple(found)
+            values.append(self.whole())
+        return tuple(values)
 
     def _read_fold(self) -> Fold:
         acc = self._accumulator()
@@ -280,13 +280,13 @@ class _Tiles(GridParser):
         self.expect("=")
         value = self.whole()
         how = self.kind("name")
-        own = []
+        axes = []
         if self.accept("own"):
             self.expect("(")
             while not self.accept(")"):
-                own.append(self.axes[self.kind("name")])
+                axes.append(self.axes[self.kind("name")])
                 self.accept(",")
-        return Update(monoid, buffer, place, value, how, tuple(own))
+        return Update(monoid, buffer, place, value, how, tuple(axes))
 
     def _read_turn(self) -> Turn:
         return Turn(self.kind("buffer")[1:])

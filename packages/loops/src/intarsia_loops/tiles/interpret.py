@@ -90,10 +90,10 @@ def interpret(tiles: Tiles, *args: Any, seed: int = 0, watch: Watch | None = Non
     for item in tiles.items:
         if isinstance(item, Extern):
             now = {name: store.tensor for name, store in run.stores.items()}
-            made = bind_results(item, tiles.buffers, now, sizes)
-            for name, tensor in made.items():
+            results = bind_results(item, tiles.buffers, now, sizes)
+            for name, tensor in results.items():
                 run.stores[name] = _Store(tensor, True)
-            run.tell(item_text(item, tiles.buffers), made, item.origins)
+            run.tell(item_text(item, tiles.buffers), results, item.origins)
         else:
             run.launch(item)
     final = {name: store.tensor for name, store in run.stores.items()}
@@ -136,12 +136,12 @@ class _Store:
 
 def _unrolled(binds: Sequence[Bind], k: int) -> tuple[int, ...]:
     """The positions of point k of a tile along what is unrolled."""
-    found: list[int] = []
+    counts: list[int] = []
     for one in reversed(binds):
         k, position = divmod(k, one.size)
         if one.kind == "unroll":
-            found.append(position)
-    return tuple(reversed(found))
+            counts.append(position)
+    return tuple(reversed(counts))
 
 
 def _side_by_side(a: Path, b: Path) -> bool:
@@ -175,9 +175,9 @@ class _Frame:
     def find(self, kind: str, name: str) -> Any:
         frame: _Frame | None = self
         while frame is not None:
-            found = getattr(frame, kind).get(name)
-            if found is not None:
-                return found
+            entry = getattr(frame, kind).get(name)
+            if entry is not None:
+                return entry
             frame = frame.parent
         return None
 
@@ -238,8 +238,8 @@ class _Runner:
                 raise RuntimeFault(f"{s.counter} isn't 0 after {launch.name}", code="tiles.counter")
         if self._watch is not None:
             used = {name: self.stores[name] for one in launch.sets for name in one if name in self.stores}
-            made = {name: store.tensor for name, store in used.items() if store.writers}
-            self.tell("\n".join(launch_lines(launch)), made, launch.origins)
+            written = {name: store.tensor for name, store in used.items() if store.writers}
+            self.tell("\n".join(launch_lines(launch)), written, launch.origins)
 
     def tell(self, text: str, made: Mapping[str, Any], origins: tuple[Origin, ...]) -> None:
         """Tell of an item of the program."""
@@ -260,9 +260,9 @@ class _Runner:
         return self._loops
 
     def _shuffled(self, items: Sequence[int]) -> list[int]:
-        found = list(items)
-        self.order.shuffle(found)
-        return found
+        shuffled = list(items)
+        self.order.shuffle(shuffled)
+        return shuffled
 
     # ---- statements
 
@@ -293,7 +293,7 @@ class _Runner:
     def _known(self, frame: _Frame) -> dict[str, Any]:
         """What has a value at a point: sizes, axes, numbers, arrays, and the launch's buffers by its own names."""
         names: dict[str, Any] = {**self.sizes}
-        names |= {own: self.stores[real].tensor for own, real in self.params.items() if real in self.stores}
+        names |= {param: self.stores[real].tensor for param, real in self.params.items() if real in self.stores}
         frames = [frame]
         while (above := frames[-1].parent) is not None:
             frames.append(above)
@@ -502,8 +502,8 @@ class _Runner:
     # ---- values
 
     def _number(self, expr: IndexExpr, frame: _Frame) -> int:
-        known = expr.const()
-        number = known if known is not None else expr.value(_Sizes(frame.axes, self.sizes))
+        constant = expr.const()
+        number = constant if constant is not None else expr.value(_Sizes(frame.axes, self.sizes))
         if not -self.width <= number < self.width:
             raise RuntimeFault(f"{number} doesn't fit the launch's index width", code="tiles.width")
         return number

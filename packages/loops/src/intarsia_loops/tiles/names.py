@@ -36,21 +36,21 @@ def touched(launch: Launch) -> tuple[set[str], set[str]]:
     """Return the names that a launch's body reads from, and writes to, that it doesn't define itself."""
     reads: set[str] = set()
     writes: set[str] = set()
-    own: set[str] = set()
+    defined_here: set[str] = set()
     for s in statements(launch.body):
-        own |= {*defined(s)}
+        defined_here |= {*defined(s)}
         reads |= {v.args[0] for body in values_of(s) for v in body.loads}
         if isinstance(s, Put):
             writes.add(s.target)
         elif isinstance(s, VectorWalk | GridWalk):
-            for found, names in zip((reads, writes), s.touched(), strict=True):
-                found |= names
+            for touched_names, names in zip((reads, writes), s.touched(), strict=True):
+                touched_names |= names
         elif isinstance(s, Update):
             reads.add(s.buffer)
             writes.add(s.buffer)
         elif isinstance(s, Last):
             reads.add(s.counter)
-    return reads - own, writes - own
+    return reads - defined_here, writes - defined_here
 
 
 def defined(s: Statement) -> tuple[str, ...]:

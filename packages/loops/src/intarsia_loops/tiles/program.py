@@ -369,6 +369,6 @@ def has_order(loop: For, accs: Mapping[str, Acc]) -> bool:
     """
     apart = {b.name for b in loop.binds if b.kind != "unroll"}
     inside = list(statements(loop.body))
-    own = {s.name for s in inside if isinstance(s, Acc)}
-    runs = [s.acc for s in inside if isinstance(s, Run) and s.acc in accs and s.acc not in own]
+    accumulators = {s.name for s in inside if isinstance(s, Acc)}
+    runs = [s.acc for s in inside if isinstance(s, Run) and s.acc in accs and s.acc not in accumulators]
     return any(not apart <= {*accs[name].per} for name in runs)

@@ -80,9 +80,9 @@ def print_ir(tiles: Tiles, *, made_by: str = "") -> str:
     head = f"// dialect: tiles {SCHEMA}"
     lines = [f"{head}          made by: {made_by}" if made_by else head, target_line(tiles.target)]
     lines += [*fact_lines(shell.facts, origins_text), *head_lines(shell)]
-    made = {name for item in tiles.items if isinstance(item, Extern) for name in item.outs}
+    written = {name for item in tiles.items if isinstance(item, Extern) for name in item.outs}
     for name, buffer in tiles.buffers.items():
-        if name not in made and name not in tiles.inputs and name not in tiles.constants:
+        if name not in written and name not in tiles.inputs and name not in tiles.constants:
             lines.append(f"  {'scratch' if name in tiles.scratch else 'buffer'} %{name}: {buffer_type(buffer)}")
     for item in tiles.items:
         text = item_text(item, tiles.buffers).splitlines() if isinstance(item, Extern) else launch_lines(item)
@@ -186,8 +186,8 @@ def simple_text(s: Statement) -> str:
             return f"take {_names(s.names)} = %{s.acc}{f' {s.order}' if s.order != 'in order' else ''}"
         case Update():
             place = f"[{value_lines(s.place)}]" if isinstance(s.place, Val) else repr(s.place)
-            own = f" own ({', '.join(f'{a.key}' for a in s.own)})" if s.own else ""
-            return f"update %{s.buffer}[{place}] {s.monoid} = {value_lines(s.value)} {s.how}{own}"
+            axes_text = f" own ({', '.join(f'{a.key}' for a in s.own)})" if s.own else ""
+            return f"update %{s.buffer}[{place}] {s.monoid} = {value_lines(s.value)} {s.how}{axes_text}"
         case Turn():
             return f"turn %{s.name}"
         case Check():

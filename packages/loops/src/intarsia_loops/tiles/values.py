@@ -27,9 +27,9 @@ def flat_value(body: Val, env: Mapping[Atom, IndexExpr], buffers: Mapping[str, B
     def leaf(v: Val) -> Val:
         if v.op == "index":
             return val("index", v.args[0].subst(env), dtype=v.dtype)
-        found = held(v)
-        if found is not None:
-            return found
+        held_value = held(v)
+        if held_value is not None:
+            return held_value
         name, entries = v.args
         index = tuple(e.subst(env) if isinstance(e, IndexExpr) else e for e in entries)
         return load(name, (element_number(index, buffers[name].strides),), v.dtype)
@@ -41,11 +41,11 @@ def element_number(index: Sequence[IndexExpr | Val], strides: Sequence[IndexExpr
     """Return the element number of an index; a value of i64 where it depends on data."""
     pairs = list(zip(index, strides, strict=True))
     fixed = [(e, s) for e, s in pairs if isinstance(e, IndexExpr)]
-    known = address([e for e, _ in fixed], [s for _, s in fixed])
+    constant = address([e for e, _ in fixed], [s for _, s in fixed])
     moving = [(e, s) for e, s in pairs if isinstance(e, Val)]
     if not moving:
-        return known
-    total: Val | None = None if known is ZERO else index_value(known)
+        return constant
+    total: Val | None = None if constant is ZERO else index_value(constant)
     for e, s in moving:
         term = e if s.const() == 1 else val("mul", cast(e, "i64"), index_value(s), dtype="i64")
         total = term if total is None else val("add", total, term, dtype="i64")

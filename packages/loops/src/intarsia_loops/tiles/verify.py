@@ -192,13 +192,13 @@ class _Body:
 
     def value(self, body: Val, scope: _Scope, always: bool) -> None:
         """Rules T1, T4, T11 and T12 for a value."""
-        found = Findings("tiles")
+        findings = Findings("tiles")
         for v in postorder(body):
             narrow = v.op == "index" and v.dtype == "i32"
-            sound = narrow or check_value(v, self.launch.name, found)
+            sound = narrow or check_value(v, self.launch.name, findings)
             if sound and v.op in ("load", "gather"):
                 self.element(v.args[0], v.args[1], v.dtype, scope, always)
-        for rule, _, message in found.found:
+        for rule, _, message in findings.found:
             self.add("T11", f"{rule}: {message}")
 
     def element(self, name: str, index: tuple[IndexExpr | Val, ...], dtype: str, scope: _Scope, always: bool) -> None:
@@ -275,11 +275,11 @@ class _Body:
             self.add("T5", f"no monoid {s.monoid} of {s.dtype}", s.name)
 
     def _folded(self, name: str, values: tuple[Val, ...], scope: _Scope) -> tuple[Acc, int] | None:
-        found = scope.accs.get(name)
-        if found is None:
+        entry = scope.accs.get(name)
+        if entry is None:
             self.add("T1", "is folded into before it is defined, or outside of where it is", name)
             return None
-        acc, depth = found
+        acc, depth = entry
         row = MONOIDS.get(acc.monoid)
         types = tuple(t or acc.dtype for t in row.operand_types) if row is not None else ()
         if tuple(v.dtype for v in values) != types:
@@ -292,17 +292,17 @@ class _Body:
                 self.add("T5", f"is shared by {loop.across} along {loop.axis.key}", name)
             if apart and loop.axis.extent is not ONE and not has_order(loop, {name: acc}):
                 self.add("T5", f"is shared by the lanes {apart}", name)
-        return found
+        return entry
 
     def _fold(self, s: Fold, scope: _Scope) -> None:
         self._condition(s.when)
         self._folded(s.acc, s.values, scope)
 
     def _run(self, s: Run, scope: _Scope) -> None:
-        found = self._folded(s.acc, s.values, scope)
-        if found is None:
+        entry = self._folded(s.acc, s.values, scope)
+        if entry is None:
             return
-        acc, depth = found
+        acc, depth = entry
         between = [x for x in scope.loops[depth:] if not {*acc.per} & {b.name for b in x.binds}]
         if not between or (acc.per and not {*acc.per} <= scope.binds):
             self.add("T6", f"a scan is per {list(acc.per)}", s.acc)
@@ -313,11 +313,11 @@ class _Body:
             self.add("T6", f"a {acc.monoid} has {len(row.results)} results at every point", s.acc)
 
     def _take(self, s: Take, scope: _Scope) -> None:
-        found = scope.accs.get(s.acc)
-        if found is None:
+        entry = scope.accs.get(s.acc)
+        if entry is None:
             self.add("T1", "is taken before it is defined, or outside of where it is", s.acc)
             return
-        (acc, depth), row = found, MONOIDS.get(found[0].monoid)
+        (acc, depth), row = entry, MONOIDS.get(entry[0].monoid)
         given = () if row is None else row.fields if s.order == "state" else row.results
         if s.order not in ORDERS or (given and len(given) != len(s.names)):
             self.add("T5", f"{len(s.names)} names for the results of a {acc.monoid}, {s.order}", s.acc)
@@ -355,11 +355,11 @@ class _Body:
             self.add("T7", f"is updated {s.how} by points of {shared}, which have no order", s.buffer)
 
     def _turn(self, s: Turn, scope: _Scope) -> None:
-        found = scope.held.get(s.name)
-        if found is None:
+        entry = scope.held.get(s.name)
+        if entry is None:
             self.add("T1", "is turned and not held", s.name)
-        elif len(found[0].shape) != 2 or found[0].shape[0] is not found[0].shape[1]:
-            self.add("T4", f"is turned and no square: {list(found[0].shape)}", s.name)
+        elif len(entry[0].shape) != 2 or entry[0].shape[0] is not entry[0].shape[1]:
+            self.add("T4", f"is turned and no square: {list(entry[0].shape)}", s.name)
 
     def _last(self, s: Last, scope: _Scope) -> None:
         real = dict(zip(self.launch.params, self.launch.sets[0], strict=False)).get(s.counter)
@@ -494,19 +494,19 @@ def _read(launch: Launch, reads: set[str]) -> set[str]:
 def _check_order(item: Launch | Extern, given: frozenset[str], defined: set[str], findings: Findings) -> None:
     """Rule T10: what is read is there. What a launch also writes, it may read after its own stores."""
     if isinstance(item, Extern):
-        made, read, where = {o for o in item.outs if o}, set(item.reads()), str(item.target)
+        written, read, where = {o for o in item.outs if o}, set(item.reads()), str(item.target)
     else:
         reads, writes = touched(item)
-        made, where = _written(item, writes), item.name
-        read = _read(item, reads) - made
+        written, where = _written(item, writes), item.name
+        read = _read(item, reads) - written
         made_by_update = {s.buffer for s in statements(item.body) if isinstance(s, Update)}
         made_by_update |= {n for s in statements(item.body) if isinstance(s, GridWalk) for n in s.updated()}
         read |= _read(item, made_by_update - {s.target for s in statements(item.body) if isinstance(s, Put)})
     for name in sorted(read - defined):
         findings.add("T10", where, f"reads {name} before it is defined")
-    for name in sorted(made & given):
+    for name in sorted(written & given):
         findings.add("T10", where, f"writes {name}, an input or a constant")
-    defined |= made
+    defined |= written
 
 
 def _check_placement(tiles: Tiles, findings: Findings) -> None:
@@ -532,8 +532,8 @@ def _check_placement(tiles: Tiles, findings: Findings) -> None:
 
 def _life(name: str, tiles: Tiles) -> tuple[int, int] | None:
     """Positions of the first and last item that touches a buffer; None when no launch does first."""
-    found = [k for k, item in enumerate(tiles.items) if name in _touched_by(item)]
-    return (found[0], found[-1]) if found and isinstance(tiles.items[found[0]], Launch) else None
+    positions = [k for k, item in enumerate(tiles.items) if name in _touched_by(item)]
+    return (positions[0], positions[-1]) if positions and isinstance(tiles.items[positions[0]], Launch) else None
 
 
 def _touched_by(item: Launch | Extern) -> set[str]:

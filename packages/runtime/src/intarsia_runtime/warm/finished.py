@@ -170,7 +170,7 @@ def _check_plain(name: str, value: Any) -> None:
 
 
 def _tensor(dtype: str, shape: list[int], strides: list[int], elements: str) -> torch.Tensor:
-    made = torch.empty_strided(shape, strides, dtype=dtype_from_name(dtype.removeprefix("torch.")), device="cpu")
-    if made.numel():
-        made.copy_(torch.frombuffer(bytearray(base64.b64decode(elements)), dtype=made.dtype).reshape(shape))
-    return made
+    tensor = torch.empty_strided(shape, strides, dtype=dtype_from_name(dtype.removeprefix("torch.")), device="cpu")
+    if tensor.numel():
+        tensor.copy_(torch.frombuffer(bytearray(base64.b64decode(elements)), dtype=tensor.dtype).reshape(shape))
+    return tensor

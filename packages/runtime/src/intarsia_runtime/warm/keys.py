@@ -41,8 +41,8 @@ def key_parts(captured: Captured) -> tuple[str, ...] | Refused:
     """
     if (why := next(_outside(captured.graph_module), "")) or (why := _elsewhere(captured)):
         return Refused(why)
-    if made := captured.facts.ranges.keys() - captured.facts.symbols.keys():
-        return Refused(f"the size {min(made)} depends on data")
+    if derived := captured.facts.ranges.keys() - captured.facts.symbols.keys():
+        return Refused(f"the size {min(derived)} depends on data")
     try:
         text, constants = text_and_constants(captured)
     except UnsupportedError as error:

@@ -73,8 +73,8 @@ class PlanStore:
 
     def keep(self, key: str, finished: Finished) -> str:
         """Keep a plan under the key that `look_up` gave; return why it can't be kept, or ""."""
-        if made := finished.facts.ranges.keys() - finished.facts.symbols.keys():
-            return f"the size {min(made)} depends on data"
+        if derived := finished.facts.ranges.keys() - finished.facts.symbols.keys():
+            return f"the size {min(derived)} depends on data"
         try:
             text = print_finished(finished)
         except UnsupportedError as error:

@@ -93,16 +93,16 @@ class GridParser(WalkParser):
 
     def _of(self, axes: Sequence[Atom]) -> frozenset[Atom]:
         """Read some of these axes in brackets."""
-        known, found = {a.key: a for a in axes}, set[Atom]()
+        by_key, atoms = {a.key: a for a in axes}, set[Atom]()
         self.expect("(")
         while not self.accept(")"):
             token = self.peek()
             name = self.kind("name")
-            if name not in known:
+            if name not in by_key:
                 fail(f"no axis of the loop is called {name!r}", token.line)
-            found.add(known[name])
+            atoms.add(by_key[name])
             self.accept(",")
-        return frozenset(found)
+        return frozenset(atoms)
 
     def _nest_of(self) -> Nest:
         name = self.typed_buffer()
@@ -111,9 +111,9 @@ class GridParser(WalkParser):
 
     def _relative(self, step: Nest, around: Mapping[str, Atom]) -> tuple[Val, Val]:
         """Read what a sum is of and what that is relative to."""
-        found = list[Val]()
+        values = list[Val]()
         for word in ("of", "from"):
             self.expect(word)
             self.axes = {**{a.key: a for a in (*step.axes, *step.red)}, **around}
-            found.append(self.whole())
-        return found[0], found[1]
+            values.append(self.whole())
+        return values[0], values[1]

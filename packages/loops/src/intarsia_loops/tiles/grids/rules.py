@@ -81,11 +81,11 @@ def _walk(given: GridWalk, buffers: Mapping[str, Buffer], add: Add) -> None:
     if not walk.wide:
         _is_narrow(given, buffers, add)
     _tile(given, add)
-    made: set[str] = set()
+    written: set[str] = set()
     for loop in walk.loops:
-        _loop(given, loop, made, add)
+        _loop(given, loop, written, add)
         joined = (*(s.step for s in loop.sums), *(q.step for q in loop.squares))
-        made |= {s.out for s in (*loop.steps, *joined) if s.kind != "map"}
+        written |= {s.out for s in (*loop.steps, *joined) if s.kind != "map"}
     if not walk.weights <= _exponentials(given):
         add("T20", f"has inverses of {sorted(walk.weights)}, which are no sums of exponentials", "")
     _shape(given, add)
@@ -142,7 +142,7 @@ def _tile(given: GridWalk, add: Add) -> None:
         add("T19", f"{walk.kind} have inner axes {[a.key for a in walk.inner]}", "")
 
 
-def _loop(given: GridWalk, loop: Loop, made: set[str], add: Add) -> None:
+def _loop(given: GridWalk, loop: Loop, written: set[str], add: Add) -> None:
     rows, kind = given.walk.rows, given.walk.kind
     for step in loop.steps:
         walked = rows if kind == "scatter" and step.kind != "map" else (*rows, *given.walk.inner, *loop.inner)
@@ -156,7 +156,7 @@ def _loop(given: GridWalk, loop: Loop, made: set[str], add: Add) -> None:
     bodies = [s.body for s in loop.steps] + [s.exponent for s in loop.sums] + [q.value for q in loop.squares]
     reads = {v.args[0] for body in bodies for v in body.loads}
     if kind == "rows":
-        for name in sorted(reads & ((here if loop.inner else set()) | (given.local - made - here))):
+        for name in sorted(reads & ((here if loop.inner else set()) | (given.local - written - here))):
             add("T20", "is read in the loop that makes it, or before", name)
     for top, what in (*((s.top, "max") for s in loop.sums), *((_total(loop, q.value), "sum") for q in loop.squares)):
         if not any(s.out == top and s.kind == what for s in loop.steps):

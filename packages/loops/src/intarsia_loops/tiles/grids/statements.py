@@ -58,8 +58,8 @@ def _blocks(axes: Sequence[Atom], size: int) -> IndexExpr:
 
 
 def _divides(size: int, extent: IndexExpr) -> bool:
-    known = extent.const()
-    return known is not None and known % size == 0
+    constant = extent.const()
+    return constant is not None and constant % size == 0
 
 
 def _through(number: Atom, axes: Sequence[Atom]) -> dict[Atom, IndexExpr]:
@@ -109,23 +109,23 @@ class _Grid:
                 return tuple(self.scanned())
             case "scatter":
                 return tuple(self.updated())
-        made = self.loaded() if self.walk.blocks.persistent else []
+        statements = self.loaded() if self.walk.blocks.persistent else []
         for loop in self.walk.loops:
-            made += self.walked(loop) if loop.inner else self.once(loop)
-        return tuple(made)
+            statements += self.walked(loop) if loop.inner else self.once(loop)
+        return tuple(statements)
 
     def once(self, loop: Loop) -> list[Statement]:
         """Steps that have one point a row; a reduction over nothing is its body."""
-        made: list[Statement] = []
+        statements: list[Statement] = []
         for step in loop.steps:
             value = self.value(step.body, self.here)
             if step.kind != "map":
                 name = self.names.new(f"{step.out}_all")
-                made.append(Hold(name, "reg", (), value.dtype, 0, value))
+                statements.append(Hold(name, "reg", (), value.dtype, 0, value))
                 value = self.numbers[step.out] = number(name, value.dtype)
             if step.out not in self.given.local:
-                made.append(self.kept(step, self.here, value))
-        return made
+                statements.append(self.kept(step, self.here, value))
+        return statements
 
     # ---- points of a row
 
@@ -140,16 +140,16 @@ class _Grid:
                 if v.args[0] in self.buffers and not axes.isdisjoint(inner):
                     readers[v] = readers.get(v, 0) + 1
         again = [v for v, n in readers.items() if n > 1]
-        made: list[Statement] = []
+        statements: list[Statement] = []
         puts: list[Statement] = []
         point = self.names.axis("r", product([a.extent for a in inner]))
         env = {**self.here, **_through(point, inner)}
         for v in again:
             name = self.names.new(f"{v.args[0]}_row")
-            made.append(Hold(name, "reg", (point.extent,), v.dtype))
+            statements.append(Hold(name, "reg", (point.extent,), v.dtype))
             puts.append(Put(name, (lift(point),), self.value(v, env)))
-        self.staged = {v: made[k].name for k, v in enumerate(again)}  # type: ignore[union-attr]  # all are `Hold`s
-        return [*made, self.tiles(point, puts, Loop(inner, ()))] if again else []
+        self.staged = {v: statements[k].name for k, v in enumerate(again)}  # type: ignore[union-attr]  # all are `Hold`s
+        return [*statements, self.tiles(point, puts, Loop(inner, ()))] if again else []
 
     def walked(self, loop: Loop) -> list[Statement]:
         """A walk over inner points."""
@@ -172,17 +172,17 @@ class _Grid:
             at = lift(point) // self.walk.blocks.inner if step.out in loop.by_tile else lift(point)
             is_search = step.kind in ("argmax", "argmin")
             body.append(Fold(f"{step.out}_acc", (value, index_value(at)) if is_search else (value,)))
-        made = [*accs, self.tiles(point, body, loop)]
+        statements = [*accs, self.tiles(point, body, loop)]
         for step in loop.steps:
             if step.out in loop.by_tile:
-                made += self.searched(step, loop)
+                statements += self.searched(step, loop)
             elif step.kind != "map":
-                made += self.taken(step, f"{step.out}_acc")
+                statements += self.taken(step, f"{step.out}_acc")
         for s in loop.sums:
-            made += self.sum_of_exponentials(s)
+            statements += self.sum_of_exponentials(s)
         for q in loop.squares:
-            made += self.sum_of_squares(q)
-        return made
+            statements += self.sum_of_squares(q)
+        return statements
 
     def searched(self, step: Nest, loop: Loop) -> list[Statement]:
         """Find the first point of the extremum in the tile that has it; the others aren't read again."""
@@ -269,8 +269,8 @@ class _Grid:
         *starts, step = self.given.steps()
         (scanned,), chunk, n = step.red, self.given.chunk, step.red[0].extent
         acc, name = f"{step.out}_acc", f"{step.out}_run"
-        made: list[Statement] = [Acc(acc, step.kind.removeprefix("cum"), step.body.dtype)]
-        made += [self.begun(acc, start) for start in starts]
+        statements: list[Statement] = [Acc(acc, step.kind.removeprefix("cum"), step.body.dtype)]
+        statements += [self.begun(acc, start) for start in starts]
         point = self.names.axis("r", chunk or n)
         begin = self.here[self.walk.rows[0]] * chunk if chunk else ZERO
         env = {**self.here, scanned: begin + lift(point)}
@@ -281,7 +281,7 @@ class _Grid:
             high, ends = ((lift(chunk),), "none") if whole else ((lift(chunk), n - begin), "mask")
         else:
             high, ends = (n,), "none" if _divides(size, n) else "always" if n.const() is None else "peel"
-        return [*made, For(point, ZERO, high, body, binds=(self.lane,), ends=ends)]
+        return [*statements, For(point, ZERO, high, body, binds=(self.lane,), ends=ends)]
 
     def begun(self, acc: str, start: Nest) -> Fold:
         """Go on from what a row starts from; where that is nothing, the rest of it isn't read."""
@@ -296,12 +296,12 @@ class _Grid:
         *checks, step = self.given.steps()
         parts = scatter_of(step)
         assert parts is not None, "not a scatter"
-        made = [self.kept(check, self.here, self.value(check.body, self.here)) for check in checks]
+        statements = [self.kept(check, self.here, self.value(check.body, self.here)) for check in checks]
         index = tuple(
             i.subst(self.here) if isinstance(i, IndexExpr) else self.value(i, self.here) for i in parts.index
         )  # fmt: skip
         place = element_number(index, self.buffers[step.out].strides)
-        return [*made, Update(UPDATES[step.kind], step.out, place, self.value(parts.value, self.here), "atomic")]
+        return [*statements, Update(UPDATES[step.kind], step.out, place, self.value(parts.value, self.here), "atomic")]
 
     # ---- values
 

@@ -114,27 +114,27 @@ def in_parts(
     size = (first.extent + (parts * step - 1)) // (parts * step) * step
     part = names.axis("part", parts)
     low = lift(part) * size
-    own = accs_of(inner.steps, place.binds, names)
-    body = [*own.values(), *loops(own, {first: (low, (low + size, first.extent))})]
-    states = {out: _states(acc, parts, place, names) for out, acc in own.items()}
+    accs_here = accs_of(inner.steps, place.binds, names)
+    body = [*accs_here.values(), *loops(accs_here, {first: (low, (low + size, first.extent))})]
+    states = {out: _states(acc, parts, place, names) for out, acc in accs_here.items()}
     points = lift(place.through.axis) - place.through.low
     keep: list[Statement] = []
-    for out, acc in own.items():
+    for out, acc in accs_here.items():
         held = [names.new(f"{acc.name}_state") for _ in states[out]]
         keep.append(Take(acc.name, tuple(held), "state"))
         keep += [Put(h.name, (lift(part), points), number(n, h.dtype)) for h, n in zip(states[out], held, strict=True)]
     if keep:
         body.append(_with(place.through, keep))
-    made: list[Statement] = [h for held in states.values() for h in held]
-    made.append(For(part, ZERO, (part.extent,), tuple(body), across(inner.share)))
+    statements: list[Statement] = [h for held in states.values() for h in held]
+    statements.append(For(part, ZERO, (part.extent,), tuple(body), across(inner.share)))
     again = names.axis("part", parts)
     join = [
         Fold(acc.name, tuple(load(h.name, (lift(again), points), h.dtype) for h in states[out]))
         for out, acc in accs.items()
     ]
     if join:
-        made += [*accs.values(), For(again, ZERO, (again.extent,), (_with(place.through, join),))]
-    return made
+        statements += [*accs.values(), For(again, ZERO, (again.extent,), (_with(place.through, join),))]
+    return statements
 
 
 def _with(through: For, body: Sequence[Statement]) -> For:

@@ -95,8 +95,8 @@ class _Block:
 
     def through(self, body: Sequence[Statement]) -> For:
         end = self.start + self.width
-        known = self.lane.extent.const()
-        whole = known is not None and known % self.width == 0
+        constant = self.lane.extent.const()
+        whole = constant is not None and constant % self.width == 0
         high = (end,) if whole else (end, self.lane.extent)
         return For(self.lane, self.start, high, tuple(body), binds=self.binds, ends="none" if whole else "mask")
 
@@ -117,8 +117,8 @@ class _Block:
                 for s in inner.steps if s.out in later}  # fmt: skip
 
         def point(numbers: Mapping[str, Val]) -> list[Statement]:
-            made, own = steps_at(inner.steps, numbers, {}, (), self.names)
-            return [*made, *(Put(h.name, (self.row,), own[out]) for out, h in kept.items())]
+            statements, point_values = steps_at(inner.steps, numbers, {}, (), self.names)
+            return [*statements, *(Put(h.name, (self.row,), point_values[out]) for out, h in kept.items())]
 
         self.made += [*kept.values(), self.each(inner.steps, point)]
         self.held |= kept
@@ -142,11 +142,11 @@ class _Block:
 
     def stores(self, results: Sequence[Step]) -> list[Statement]:
         """Store what accumulators have at a row."""
-        made: list[Statement] = []
+        statements: list[Statement] = []
         for step in results:
             name = self.names.new(f"{step.out}_row")
-            made += [Take(self.accs[step.out].name, (name,), "each"), stored(step, number(name, step.dtype))]
-        return made
+            statements += [Take(self.accs[step.out].name, (name,), "each"), stored(step, number(name, step.dtype))]
+        return statements
 
     def lines(self, inner: Inner) -> Callable[[Accs, Bounds], list[Statement]]:
         """The innermost loop: so many lines of memory in one sweep, then line by line."""
@@ -164,12 +164,12 @@ class _Block:
             k = self.names.axis("sweep", (high[0] - low + n - 1) // n)
             first = low + lift(k) * n
             left: list[Statement] = [For(last, first, high, (self.each(inner.steps, one),))]
-            made = [self.sweep(inner, accs, (first, (first + n, *high)), n)]
+            statements = [self.sweep(inner, accs, (first, (first + n, *high)), n)]
             for end in high:
                 if (end - first - n).lo < 0:
-                    made = [If(first + n, "<=", end, tuple(made), tuple(left))]
+                    statements = [If(first + n, "<=", end, tuple(statements), tuple(left))]
                     left = [For(last, first, high, (self.each(inner.steps, one),))]
-            return [For(k, ZERO, (k.extent,), tuple(made))]
+            return [For(k, ZERO, (k.extent,), tuple(statements))]
 
         return fill
 
@@ -178,15 +178,15 @@ class _Block:
         last, (low, high) = inner.loops[-1], bounds
 
         def point(numbers: Mapping[str, Val]) -> list[Statement]:
-            made: list[Statement] = []
+            statements: list[Statement] = []
             for step in inner.steps:
                 (bind,) = self.names.binds(n, 1)[:1]
                 (acc,) = accs_of((step,), (bind,), self.names).values()
                 name = self.names.new(f"{step.out}_lines")
                 fold = folded(step, acc.name, value(step.body, numbers))
-                made += [acc, For(last, low, high, (fold,), binds=(bind,)), Take(acc.name, (name,), "tree")]
-                made.append(Fold(accs[step.out].name, (number(name, step.body.dtype),)))
-            return made
+                statements += [acc, For(last, low, high, (fold,), binds=(bind,)), Take(acc.name, (name,), "tree")]
+                statements.append(Fold(accs[step.out].name, (number(name, step.body.dtype),)))
+            return statements
 
         return self.each(inner.steps, point)
 

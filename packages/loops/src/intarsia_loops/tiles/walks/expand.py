@@ -47,13 +47,13 @@ def expanded(tiles: Tiles) -> Tiles:
 
 def written_out(launch: Launch, walk: VectorWalk | GridWalk) -> Launch:
     """Return the launch of the statements that a walk stands for, without parameters that none of them touches."""
-    made = replace(launch, body=expand(walk))
+    written = replace(launch, body=expand(walk))
     if isinstance(walk, GridWalk):
-        made = replace(made, width=index_width(made.body))  # a grid widens what needs it
-    used = set().union(*touched(made))
+        written = replace(written, width=index_width(written.body))  # a grid widens what needs it
+    used = set().union(*touched(written))
     kept = [k for k, p in enumerate(launch.params) if p in used]
     sets = tuple(tuple(names[k] for k in kept) for names in launch.sets)
-    return replace(made, params=tuple(launch.params[k] for k in kept), sets=sets)
+    return replace(written, params=tuple(launch.params[k] for k in kept), sets=sets)
 
 
 def _part(part: Part, names: Names) -> list[Statement]:

@@ -37,8 +37,8 @@ def _pieces(part: Maps, lane: Atom, names: Names, who: str) -> list[Statement]:
         return [For(lane, whole.low, whole.high, whole.body, who, binds=binds, ends=whole.ends)]
     width = part.pieces * part.lanes
     chunk = (lane.extent + width - 1) // width * part.lanes
-    known, size = lane.extent.const(), chunk.const()
-    n = part.pieces if known is None or not size else -(-known // size)  # the last of them may have nothing
+    constant, size = lane.extent.const(), chunk.const()
+    n = part.pieces if constant is None or not size else -(-constant // size)  # the last of them may have nothing
     piece = names.axis("piece", n)
     low = lift(piece) * chunk
     return [For(piece, ZERO, (piece.extent,), (vectors(lane, (low, (low + chunk, lane.extent)), body, binds),), who)]
@@ -48,18 +48,18 @@ def _steps(
     steps: Sequence[Step], names: Names, here: _Turned | None = None, kept: Mapping[str, str] = NONE
 ) -> list[Statement]:
     """Maps at one point; those in `kept` go to the squares of these names instead of to memory."""
-    made: list[Statement] = []
+    statements: list[Statement] = []
     numbers: dict[str, Val] = {}
     for step in steps:
         name = names.new(f"{step.out}_v")
         body = step.body if here is None else rebuild(step.body, here.read)
-        made.append(Hold(name, "reg", (), step.dtype, 0, value(body, numbers)))
+        statements.append(Hold(name, "reg", (), step.dtype, 0, value(body, numbers)))
         numbers[step.out] = load(name, (), step.dtype)
         if here is not None and step.out in kept:
-            made.append(Put(kept[step.out], here.index, numbers[step.out]))
+            statements.append(Put(kept[step.out], here.index, numbers[step.out]))
         elif step.in_memory:
-            made.append(stored(step if here is None else step.substituted(here.env), numbers[step.out]))
-    return made
+            statements.append(stored(step if here is None else step.substituted(here.env), numbers[step.out]))
+    return statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ def _squares(part: Maps, tiling: Tiling, names: Names) -> list[Statement]:
         left = a.extent // lanes - lift(square) * n
         body = [For(tile, ZERO, (lift(n), left), tuple(body))]
     who = across(part.share)
-    made = around([*outer, *(square for square, _ in loops)], body, who)
-    return made + _rest(part, tiling, outer, names)
+    statements = around([*outer, *(square for square, _ in loops)], body, who)
+    return statements + _rest(part, tiling, outer, names)
 
 
 def _tile(part: Maps, tiling: Tiling, lane: Atom, first: tuple[IndexExpr, IndexExpr], names: Names) -> list[Statement]:
@@ -110,12 +110,12 @@ def _tile(part: Maps, tiling: Tiling, lane: Atom, first: tuple[IndexExpr, IndexE
     # a line of what is turned lies along `across`; lines are counted along the lanes
     turned = {lane: first[1] + lift(k), tiling.across: first[0] + lift(x)}
     here = {lane: first[1] + lift(x), tiling.across: first[0] + lift(k)}
-    made: list[Statement] = []
+    statements: list[Statement] = []
     given: dict[Val, Val] = {}
     for v in tiling.loads:
         name = names.new(f"{v.args[0]}_turned")
-        made.append(Hold(name, "reg", (size, size), v.dtype))
-        made += [each([Put(name, (lift(k), lift(x)), value(at(v, turned), {}))]), Turn(name)]
+        statements.append(Hold(name, "reg", (size, size), v.dtype))
+        statements += [each([Put(name, (lift(k), lift(x)), value(at(v, turned), {}))]), Turn(name)]
         given[v] = load(name, (lift(k), lift(x)), v.dtype)
     kept: dict[str, str] = {}
     after: list[Statement] = []
@@ -123,28 +123,28 @@ def _tile(part: Maps, tiling: Tiling, lane: Atom, first: tuple[IndexExpr, IndexE
         if step.out in tiling.stores:
             name = names.new(f"{step.out}_turned")
             kept[step.out] = name
-            made.append(Hold(name, "reg", (size, size), step.dtype))
+            statements.append(Hold(name, "reg", (size, size), step.dtype))
             place = stored(step.substituted(turned), load(name, (lift(k), lift(x)), step.dtype))
             after += [Turn(name), each([place])]
     body = _steps(part.steps, names, _Turned(here, (lift(k), lift(x)), given), kept)
-    return [*made, each(body), *after]
+    return [*statements, each(body), *after]
 
 
 def _rest(part: Maps, tiling: Tiling, outer: Sequence[Atom], names: Names) -> list[Statement]:
     *_, lane = part.loops
-    made: list[Statement] = []
+    statements: list[Statement] = []
     t, lanes = tiling.across, part.lanes
     t_whole, j_whole = (a.extent // lanes * lanes for a in (t, lane))
     for cut, lines, columns in (
         (lane, (ZERO, t_whole), (j_whole, lane.extent)), (t, (t_whole, t.extent), (ZERO, lane.extent)),
     ):  # fmt: skip
-        known = cut.extent.const()
-        if known is not None and known % lanes == 0:
+        constant = cut.extent.const()
+        if constant is not None and constant % lanes == 0:
             continue
         body = _steps(part.steps, names)
         inner = vectors(lane, (columns[0], (columns[1],)), body, (Bind("lanes", lanes, names.new("l")),))
-        made += around(outer, [For(t, lines[0], (lines[1],), (inner,))])
-    return made
+        statements += around(outer, [For(t, lines[0], (lines[1],), (inner,))])
+    return statements
 
 
 # ---- scatters ---------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def points(part: Points, names: Names) -> list[Statement]:
         place = value(part.moving, {})
         if part.fixed is not ZERO:
             place = val("add", place, index_value(part.fixed), dtype="i64")
-    own = [*([split] if split is not None else []), *([lane] if part.neighbours and lane is not split else [])]
+    point_axes = [*([split] if split is not None else []), *([lane] if part.neighbours and lane is not split else [])]
     kind = step.kind.removeprefix("scatter_")
     who = across(part.share)
     # points that may meet come one after the other, also those of a vector
@@ -167,7 +167,7 @@ def points(part: Points, names: Names) -> list[Statement]:
     inside = [a for a in part.loops if a is not split and a is not lane]
 
     def update(*more: Atom) -> Update:
-        return Update(kind, step.out, place, value(part.value, {}), how, (*more, *own))
+        return Update(kind, step.out, place, value(part.value, {}), how, (*more, *point_axes))
 
     if split is not lane:
         body = around(inside, [vectors(lane, span(lane), [update()], (bind,))])

@@ -167,10 +167,10 @@ class WalkParser(Parser):
     # ---- steps
 
     def _steps(self) -> tuple[Step, ...]:
-        found: list[Step] = []
+        steps: list[Step] = []
         while not self.accept("}"):
-            found.append(self._step())
-        return tuple(found)
+            steps.append(self._step())
+        return tuple(steps)
 
     def _step(self, *, alone: bool = False) -> Step:
         """Read a step; one that is `alone` is over its own axes, not over loops around it."""
@@ -202,27 +202,27 @@ class WalkParser(Parser):
         self.buffers[name] = Buffer(shape, shape, dtype)
 
     def _buffers(self, end: str) -> tuple[str, ...]:
-        found: list[str] = []
+        buffers: list[str] = []
         while not self.accept(end):
-            found.append(self.kind("buffer")[1:])
+            buffers.append(self.kind("buffer")[1:])
             self.accept(",")
-        return tuple(found)
+        return tuple(buffers)
 
     def names_in_brackets(self) -> tuple[str, ...]:
         """Read buffers in brackets."""
         self.expect("(")
-        found: list[str] = []
+        names: list[str] = []
         while not self.accept(")"):
-            found.append(self.kind("buffer")[1:])
+            names.append(self.kind("buffer")[1:])
             self.accept(",")
-        return tuple(found)
+        return tuple(names)
 
     def loops(self) -> tuple[Atom, ...]:
         """Read axes with their extents, in brackets."""
         self.expect("(")
-        found = self._axes(")")
+        axes = self._axes(")")
         self.expect(")")
-        return found
+        return axes
 
     def _loop(self) -> Atom:
         name = self.kind("name")

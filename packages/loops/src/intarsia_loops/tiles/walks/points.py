@@ -53,10 +53,10 @@ def across(shared: object) -> str:
 
 def around(loops: Sequence[Atom], body: Sequence[Statement], who: str = "serial") -> list[Statement]:
     """Return plain loops around statements."""
-    made = list(body)
+    statements = list(body)
     for a in reversed(loops):
-        made = [For(a, ZERO, (a.extent,), tuple(made), who)]
-    return made
+        statements = [For(a, ZERO, (a.extent,), tuple(statements), who)]
+    return statements
 
 
 def span(a: Atom) -> Bounds:
@@ -67,10 +67,10 @@ def span(a: Atom) -> Bounds:
 def vectors(a: Atom, bounds: Bounds, body: Sequence[Statement], binds: tuple[Bind, ...]) -> For:
     """Return a loop in tiles of vectors, those left over in vectors of their own, the last of them masked."""
     low, high = bounds
-    made = For(a, low, high, tuple(body), binds=binds, ends="peel")
+    loop = For(a, low, high, tuple(body), binds=binds, ends="peel")
     n = (high[0] - low).const() if len(high) == 1 else None
-    whole = n is not None and n % made.points == 0
-    return For(a, low, high, tuple(body), binds=binds, ends="none") if whole else made
+    whole = n is not None and n % loop.points == 0
+    return For(a, low, high, tuple(body), binds=binds, ends="none") if whole else loop
 
 
 # ---- values -----------------------------------------------------------------------------------------------------
@@ -113,19 +113,19 @@ def steps_at(
         kept: What has an array besides what is in memory.
         names: Where names come from.
     """
-    made: list[Statement] = []
-    own: dict[str, Val] = {}
+    statements: list[Statement] = []
+    values: dict[str, Val] = {}
     for step in steps:
-        body = value(step.body, {**numbers, **own})
+        body = value(step.body, {**numbers, **values})
         if step.is_fold:
-            made.append(folded(step, accs[step.out], body))
+            statements.append(folded(step, accs[step.out], body))
             continue
         name = names.new(f"{step.out}_v")
-        made.append(Hold(name, "reg", (), step.dtype, 0, body))
-        own[step.out] = number(name, step.dtype)
+        statements.append(Hold(name, "reg", (), step.dtype, 0, body))
+        values[step.out] = number(name, step.dtype)
         if step.in_memory or step.out in kept:
-            made.append(stored(step, own[step.out]))
-    return made, own
+            statements.append(stored(step, values[step.out]))
+    return statements, values
 
 
 # ---- accumulators -----------------------------------------------------------------------------------------------

@@ -52,9 +52,9 @@ class _Row:
         """Write one nest of loops."""
         match inner.kind:
             case "once":
-                made, own = steps_at(inner.steps, self.numbers, {}, (), self.names)
-                self.made += made
-                self.numbers |= own
+                statements, values = steps_at(inner.steps, self.numbers, {}, (), self.names)
+                self.made += statements
+                self.numbers |= values
             case "scan":
                 self.made += self.scan(inner)
             case "along":
