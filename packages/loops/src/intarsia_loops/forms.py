@@ -49,12 +49,12 @@ def with_half_forms(body: Val) -> Val:
         return body
     readers = _readers(body)
 
-    def made(v: Val, args: tuple[Val, ...]) -> Val:
+    def rebuilt(v: Val, args: tuple[Val, ...]) -> Val:
         if _is_rounded(v) and readers[v.args[0]] == 1:
             args = (_cheaper(args[0]),)
         return val(v.op, *args, dtype=v.dtype)
 
-    return _rebuilt(body, made)
+    return _rebuilt(body, rebuilt)
 
 
 def with_sum_forms(body: Val, sums: Collection[str]) -> Val:
@@ -83,10 +83,10 @@ def exact(body: Val) -> Val:
     if not any(v.op in FORMS for v in postorder(body)):
         return body
 
-    def made(v: Val, args: tuple[Val, ...]) -> Val:
+    def rebuilt(v: Val, args: tuple[Val, ...]) -> Val:
         return FORMS[v.op](*args) if v.op in FORMS else val(v.op, *args, dtype=v.dtype)
 
-    return _rebuilt(body, made)
+    return _rebuilt(body, rebuilt)
 
 
 def misplaced(body: Val, sums: Collection[str] = ()) -> tuple[Val, ...]:
@@ -117,7 +117,7 @@ def _readers(body: Val) -> Counter[Val]:
     return Counter(a for v in postorder(body) for a in operands(v))
 
 
-def _rebuilt(body: Val, made: Callable[[Val, tuple[Val, ...]], Val]) -> Val:
+def _rebuilt(body: Val, rebuild: Callable[[Val, tuple[Val, ...]], Val]) -> Val:
     memo: dict[Val, Val] = {}
     for v in postorder(body):
         if v.op in ("load", "const", "index"):
@@ -126,7 +126,7 @@ def _rebuilt(body: Val, made: Callable[[Val, tuple[Val, ...]], Val]) -> Val:
             entries = tuple(memo[i] if isinstance(i, Val) else i for i in v.args[1])
             memo[v] = val("gather", v.args[0], entries, dtype=v.dtype)
         else:
-            memo[v] = made(v, tuple(memo[a] for a in v.args))
+            memo[v] = rebuild(v, tuple(memo[a] for a in v.args))
     return memo[body]
 
 
