@@ -3,6 +3,7 @@
 Each measurement is a process of its own, imports and the model apart. An empty cache, one that is filled but without
 plans (machine code alone) and a filled one take turns; the table has the median of each with the lowest and the
 highest. C++ compilers that a process starts are counted apart. In training the call is forward and backward.
+With `--peer` it is ours with a filled cache and torch.compile with filled caches that take turns.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def model_of(kind: str, n_layers: int) -> Any:
     return transformers.GPT2Model(transformers.GPT2Config(n_layer=n_layers, use_cache=False, **small))
 
 
-def first_call(name: str) -> None:
+def first_call(name: str, *, peer: bool) -> None:
     """Print, as JSON, CPU seconds of the first call here and in processes that it starts, and plans that it found."""
     import torch
 
@@ -46,20 +47,26 @@ def first_call(name: str) -> None:
     torch.manual_seed(0)
     kind, n_layers, *mode = name.split("-")
     model, ids = model_of(kind, int(n_layers)).train(bool(mode)), torch.randint(0, 99, (2, 16))
-    start, compiled = time.process_time(), intarsia.compile(model, options={"on_error": "raise"})
+    if peer:  # what it imports at its first call isn't counted, as ours isn't
+        torch.compile(torch.nn.Linear(2, 2))(torch.ones(2, 2, requires_grad=bool(mode))).sum()
+        torch._dynamo.reset()
+    start = time.process_time()
+    compiled = torch.compile(model) if peer else intarsia.compile(model, options={"on_error": "raise"})
     with torch.set_grad_enabled(bool(mode)):
         result = compiled(ids)[0]
         if mode:
             result.square().sum().backward()
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = {"here": time.process_time() - start, "compilers": children.ru_utime + children.ru_stime}
-    print(json.dumps({**seconds, "found": intarsia.stats().warm_graphs}))
+    hits = torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"] if peer else intarsia.stats().warm_graphs
+    print(json.dumps({**seconds, "found": hits}))
 
 
-def measure(name: str, folder: str, **variables: str) -> dict[str, float]:
+def measure(name: str, folder: str, *, peer: bool = False, **variables: str) -> dict[str, float]:
     """Return what `first_call` prints in a process whose cache is in `folder`."""
-    environment = {**os.environ, "INTARSIA_CACHE_DIR": folder, "HF_HUB_OFFLINE": "1", **variables}
-    command = [sys.executable, __file__, "--child", name]
+    caches = {"INTARSIA_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch"}
+    environment = {**os.environ, **caches, "HF_HUB_OFFLINE": "1", **variables}
+    command = [sys.executable, __file__, "--child", name, *["--peer"] * peer]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     measured: dict[str, float] = json.loads(done.stdout)
     return measured
@@ -85,14 +92,37 @@ def table_of(name: str, rounds: int) -> str:
     return " | ".join([*cells, f"{compilers:.2f}", f"{whole[2] / whole[0]:.2f}", f"{whole[2] / whole[1]:.2f}"])
 
 
+def beside_peer(name: str, rounds: int) -> str:
+    """Return the line of a model: ours and torch.compile, each with filled caches, in turn."""
+    ours: list[dict[str, float]] = []
+    theirs: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for peer in (False, True, True):  # twice, as what one process compiled may be found under another key
+            measure(name, folder, peer=peer)
+        for _ in range(rounds):
+            ours.append(measure(name, folder))
+            theirs.append(measure(name, folder, peer=True))
+    assert all(m["found"] for m in (*ours, *theirs)), (ours, theirs)
+    whole = [sorted(m["here"] + m["compilers"] for m in some) for some in (ours, theirs)]
+    middle = [statistics.median(seconds) for seconds in whole]
+    cells = [f"{m:.2f} ({seconds[0]:.2f}-{seconds[-1]:.2f})" for m, seconds in zip(middle, whole, strict=True)]
+    return " | ".join([name, *cells, f"{middle[0] / middle[1]:.2f}"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=MODELS, help=", ".join(MODELS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--child", metavar="NAME", help=argparse.SUPPRESS)
+    parser.add_argument("--peer", action="store_true", help="beside torch.compile with filled caches")
     asked = parser.parse_args()
     if asked.child:
-        first_call(asked.child)
+        first_call(asked.child, peer=asked.peer)
+        return
+    if asked.peer:
+        print("CPU seconds: model | ours | torch.compile | ours / torch.compile")
+        for name in asked.names:
+            print(beside_peer(name, asked.rounds), flush=True)
         return
     columns = [*KINDS, "compilers, empty", "filled / empty", "filled / machine code"]
     print("CPU seconds:", " | ".join(["model", *columns]))

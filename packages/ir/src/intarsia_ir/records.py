@@ -2,7 +2,8 @@
 
 Groups, in flow order: where things come from (`Origin`, `Source`), what a capture relied on (`GuardRecord`,
 `SizeFacts`), what a program takes and gives (`Signature`), what capture returns (`Capture`, `GraphBreak`), and what is
-compiled for what (`Target`, `KernelSource`). `intarsia_ir.values` are the programs that are made of them.
+compiled for what (`Target`, `KernelSource`). `intarsia_ir.values` are the programs that are made of them. Two groups
+are files of their own, `intarsia_ir.sources` and `intarsia_ir.signatures`; all are imported from here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,42 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, ClassVar
 
-from intarsia_ir.key_text import key_text
+from intarsia_ir.signatures import (
+    AliasOfInput,
+    AliasOfOutput,
+    Constant,
+    Fresh,
+    Halves,
+    InputItself,
+    InputNumber,
+    InputSpec,
+    Joint,
+    OutputSpec,
+    Role,
+    SavedValue,
+    Signature,
+    SizeExpression,
+    Tangent,
+    ViewStep,
+    Write,
+)
+from intarsia_ir.sources import (
+    AnswerSource,
+    ArgumentSource,
+    ArraySource,
+    AttributeSource,
+    CellSource,
+    DictItemSource,
+    GlobalSource,
+    ItemSource,
+    ModuleSource,
+    Origin,
+    PlainAttributeSource,
+    ReferentSource,
+    SizeSource,
+    Source,
+    TypeSource,
+)
 from intarsia_ir.target import Machine, Target
 
 __all__ = [
@@ -63,206 +99,6 @@ __all__ = [
     "ViewStep",
     "Write",
 ]
-
-
-# ---- where things come from ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """One line of the user's program, and the operation there that a node stands for.
-
-    Args:
-        file: Path as the code object gives it.
-        line: 1-based.
-        function: Qualified name of the enclosing function.
-        op: Name of the torch-level node, or "" when there is none.
-    """
-
-    file: str
-    line: int
-    function: str
-    op: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line} in {self.function}"
-
-
-@dataclass(frozen=True)
-class Source:
-    """How to fetch a value again from a call of the captured frame. Subclasses are the closed set of ways.
-
-    A source is hashed once, and after what it is fetched from: those of nested modules are as deep as these nest.
-    """
-
-    __slots__ = ("_hash",)
-    _hash: ClassVar[int]  # of each source, once it was asked for
-
-    def __init_subclass__(cls) -> None:
-        cls.__hash__ = Source.__hash__  # type: ignore[method-assign]  # dataclasses keep what is there
-
-    def __hash__(self) -> int:
-        try:
-            return self._hash
-        except AttributeError:
-            pass
-        new: list[Source] = []
-        at: Source | None = self
-        while at is not None and not hasattr(at, "_hash"):
-            new.append(at)
-            at = getattr(at, "base", None)
-        for source in reversed(new):
-            parts = [getattr(source, name) for name in source.__slots__]
-            object.__setattr__(source, "_hash", hash((type(source).__name__, *parts)))
-        return self._hash
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentSource(Source):
-    """The parameter `name` of the captured frame, at entry (`*args` and `**kwargs` under their own names)."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class GlobalSource(Source):
-    """The global (or, failing that, builtin) `name` as seen by the captured frame."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"globals[{self.name!r}]"
-
-
-@dataclass(frozen=True, slots=True)
-class CellSource(Source):
-    """The content of the free variable `name` of the captured function."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"cell[{self.name!r}]"
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleSource(Source):
-    """The loaded module `name`, as in `sys.modules`: what an import statement inside of a function gives."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"modules[{self.name!r}]"
-
-
-@dataclass(frozen=True, slots=True)
-class AttributeSource(Source):
-    """`base.name`, as far as no code of the user is run for it: whether that is so is part of what is guarded."""
-
-    base: Source
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.base}.{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class PlainAttributeSource(Source):
-    """`object.__getattribute__(base, name)`: the dictionary or a slot of an instance, past its class's own look-up."""
-
-    base: Source
-    name: str
-
-    def __str__(self) -> str:
-        return f"object.__getattribute__({self.base}, {self.name!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class ItemSource(Source):
-    """`base[key]` for a hashable constant key that is there: nothing is made for one that is missing."""
-
-    base: Source
-    key: Any
-
-    def __str__(self) -> str:
-        return f"{self.base}[{key_text(self.key)}]"
-
-
-@dataclass(frozen=True, slots=True)
-class DictItemSource(Source):
-    """`dict.__getitem__(base, key)`: an entry of a subclass of dict, past the subclass's own look-up."""
-
-    base: Source
-    key: Any
-
-    def __str__(self) -> str:
-        return f"dict.__getitem__({self.base}, {key_text(self.key)})"
-
-
-@dataclass(frozen=True, slots=True)
-class TypeSource(Source):
-    """`type(base)`."""
-
-    base: Source
-
-    def __str__(self) -> str:
-        return f"type({self.base})"
-
-
-@dataclass(frozen=True, slots=True)
-class ReferentSource(Source):
-    """`base()`: what the weak reference at `base` refers to."""
-
-    base: Source
-
-    def __str__(self) -> str:
-        return f"{self.base}()"
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerSource(Source):
-    """`operator.call(base)`: what a function without parameters answers, one in C that changes nothing.
-
-    A setting of a library is read so, or a context variable.
-    """
-
-    base: Source
-
-    def __str__(self) -> str:
-        return f"operator.call({self.base})"
-
-
-@dataclass(frozen=True, slots=True)
-class ArraySource(Source):
-    """`torch.from_numpy(base)`: the tensor on the memory of the array at `base`, which is exactly a `numpy.ndarray`.
-
-    It can be fetched where nothing warns: the array is writable, and of a type of this machine's byte order.
-    """
-
-    base: Source
-
-    def __str__(self) -> str:
-        return f"torch.from_numpy({self.base})"
-
-
-@dataclass(frozen=True, slots=True)
-class SizeSource(Source):
-    """A number of the tensor at `base`: `base.size(dim)`, `base.stride(dim)`, or `base.storage_offset()` without `dim`.
-
-    Args:
-        base: Where the tensor is.
-        kind: `"size"`, `"stride"` or `"storage_offset"`.
-        dim: Dimension, counted from the front; None for the offset.
-    """
-
-    base: Source
-    kind: str = "size"
-    dim: int | None = 0
-
-    def __str__(self) -> str:
-        return f"{self.base}.{self.kind}({'' if self.dim is None else self.dim})"
 
 
 # ---- what a capture relied on ----------------------------------------------------------------------------------
@@ -416,278 +252,6 @@ class SizeFacts:
     ranges: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     facts: tuple[SizeFact, ...] = ()
     hints: Mapping[str, int] = field(default_factory=dict)
-
-
-# ---- what a program takes and gives ----------------------------------------------------------------------------
-
-
-class Role(enum.Enum):
-    """What an input of a graph is to the user."""
-
-    USER = "user"
-    PARAMETER = "parameter"
-    BUFFER = "buffer"
-    SIZE = "size"
-    SEED = "seed"
-    TANGENT = "tangent"
-    NUMBER = "number"  # a Python number in a 0-dim tensor, or random ones, made for this call: apart from all memory
-    LEAF = "leaf"  # made for this call, for gradients of a tensor that the graph computes: its own data is not read
-
-
-@dataclass(frozen=True, slots=True)
-class InputSpec:
-    """One placeholder of a graph, in order.
-
-    Args:
-        name: Name of the placeholder.
-        role: What it is to the user.
-        source: How the front end fetches it; None when the caller passes it.
-        requires_grad: As at capture.
-        written: Whether some `Write` targets it.
-        n_writes: How often eager counts that the program writes it; None: not known.
-    """
-
-    name: str
-    role: Role = Role.USER
-    source: Source | None = None
-    requires_grad: bool = False
-    written: bool = False
-    n_writes: int | None = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class SizeExpression:
-    """A number in a signature that differs from call to call; `intarsia_ir.size_expressions` computes it.
-
-    Args:
-        text: Python expression over the symbols of the signature, such as `"s0 * 2"`.
-    """
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class InputNumber:
-    """Where a symbol is read from the inputs of a graph.
-
-    Args:
-        input: Position of the input.
-        kind: `"size"`, `"stride"` or `"storage_offset"` of a tensor, or `"itself"` for a number.
-        dim: Dimension, counted from the front.
-    """
-
-    input: int
-    kind: str = "size"
-    dim: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ViewStep:
-    """One aliasing op from a base towards an output: `op(base, *args)`; `item` picks from a list result.
-
-    Numbers in `args`, and in the layouts and strides of outputs, may be `SizeExpression`s.
-
-    Args:
-        op: Qualified overload name, such as `"aten.view.default"`.
-        args: Arguments after the tensor.
-        item: Position in the list that the op returns, or None.
-    """
-
-    op: str
-    args: tuple[Any, ...]
-    item: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OutputSpec:
-    """One value of the flat output list. Subclasses are the closed set of kinds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fresh(OutputSpec):
-    """Result number `result` of the graph, in storage of its own."""
-
-    result: int
-    strides: tuple[Any, ...] = ()
-    requires_grad: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AliasOfInput(OutputSpec):
-    """A view of input number `input` (after the writes), regenerated as `steps` or as size/stride/offset.
-
-    `layout` is `(shape, strides, offset)` in elements; the offset counts from the first element of the input, so
-    its own storage offset has to be added (it may differ from call to call).
-    """
-
-    input: int
-    layout: tuple[tuple[Any, ...], tuple[Any, ...], Any]
-    steps: tuple[ViewStep, ...] = ()
-    requires_grad: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AliasOfOutput(OutputSpec):
-    """A view of result number `base` of the graph; every output with this base shares its storage.
-
-    `layout` is `(shape, strides, offset)` in elements; the offset counts from the first element of the result.
-    """
-
-    base: int
-    layout: tuple[tuple[Any, ...], tuple[Any, ...], Any]
-    steps: tuple[ViewStep, ...] = ()
-    requires_grad: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class InputItself(OutputSpec):
-    """The very object that was passed as input number `input`."""
-
-    input: int
-
-
-@dataclass(frozen=True, slots=True)
-class Constant(OutputSpec):
-    """A Python value fixed at capture."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """After the graph ran: input number `input` takes the values of result number `result`.
-
-    `is_counted` tells whether eager counts the write among the versions of the tensor; it doesn't count those of batch
-    norm into its statistics, nor those through `.data`.
-    """
-
-    input: int
-    result: int
-    is_counted: bool = field(default=True, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Tangent:
-    """What one tangent input of a joint graph is the gradient of.
-
-    Args:
-        position: Number of an output, or of an input.
-        of_write: False: the output, or for one that is a view of a result, that result. True: the new contents of
-            the input.
-    """
-
-    position: int
-    of_write: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Joint:
-    """What makes a graph a joint graph: it computes a program and, from tangents, its gradients.
-
-    Args:
-        tangents: One entry per tangent input, in order; these are the last inputs.
-        gradients: One entry per gradient, in order: the input that it belongs to. Gradients are the last outputs; one
-            that is zero whatever the tangents are is the constant None.
-        n_outputs: Number of outputs of the program; the gradients follow them.
-        parts: Number of tangents and number of gradients of each part, in order; empty for one part. The gradients of
-            a part depend on its tangents only: going back from one part leaves the others whole.
-        watched: For each part, the inputs and outputs whose memory eager's autograd keeps for it, as (number, whether
-            it is an input).
-        raises: For each part, the message of the error that going back from it raises in eager; "" for none.
-        frees: For each part, whether going back from it frees something in eager, so that it can't be done again.
-    """
-
-    tangents: tuple[Tangent, ...]
-    gradients: tuple[int, ...]
-    n_outputs: int
-    parts: tuple[tuple[int, int], ...] = ()
-    watched: tuple[tuple[tuple[int, bool], ...], ...] = ()
-    raises: tuple[str, ...] = ()
-    frees: tuple[bool, ...] = ()
-
-    def ranges(self) -> tuple[tuple[range, range], ...]:
-        """Return the numbers of the tangents and of the gradients of each part."""
-        ranges = []
-        n_tangents = n_gradients = 0
-        for tangents, gradients in self.parts or ((len(self.tangents), len(self.gradients)),):
-            ranges.append((range(n_tangents, n_tangents + tangents), range(n_gradients, n_gradients + gradients)))
-            n_tangents, n_gradients = n_tangents + tangents, n_gradients + gradients
-        return tuple(ranges)
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """What the flat list of graph results means to the caller.
-
-    A functional graph returns one flat tuple of results. `writes` and `outputs` refer to its positions, so a
-    result can serve several purposes, and every result serves at least one.
-
-    Args:
-        inputs: One entry per placeholder, in order.
-        outputs: One entry per flat output of the program, in order.
-        writes: In program order; carried out before outputs that alias inputs are made.
-        output_tree: Opaque description of how the flat outputs nest (a torch pytree spec); None for a flat tuple.
-        exit_grad_mode: Grad mode that the program leaves behind, when it differs from the one at entry.
-        joint: Tangents and gradients, when this is a joint graph.
-        symbols: Name of each size symbol that expressions in `outputs` use -> the input that it is read from.
-    """
-
-    inputs: tuple[InputSpec, ...] = ()
-    outputs: tuple[OutputSpec, ...] = ()
-    writes: tuple[Write, ...] = ()
-    output_tree: Any = None
-    exit_grad_mode: bool | None = None
-    symbols: Mapping[str, InputNumber] = field(default_factory=dict)
-    joint: Joint | None = None
-
-
-# ---- halves of a training step ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SavedValue:
-    """One value that the backward graph takes from the forward graph.
-
-    Args:
-        position: Number of a result of the forward graph, or of an input of it.
-        is_input: Which of the two.
-    """
-
-    position: int
-    is_input: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Halves:
-    """How a forward and a backward graph fit together; what an autograd node around the pair has to know.
-
-    Args:
-        forward: Signature of the forward graph. Results beyond those that it speaks of are saved values.
-        backward: Signature of the backward graph: it takes the saved values, then the tangents, and gives one output
-            per gradient.
-        saved: The first inputs of the backward graph.
-        tangents: One entry per tangent: the result of the forward graph that it belongs to.
-        gradients: One entry per output of the backward graph: the input of the forward graph that it belongs to.
-        needs: One entry per gradient: the tangents that it depends on; without any of these there is no gradient.
-        layouts: One entry per tangent: shape and strides in elements, dtype, device, the last two as text.
-        written: Inputs whose new contents carry gradients: their tangents belong to the results written to them.
-        watched: Inputs and results that aren't saved themselves and mustn't be written before the backward pass either:
-            eager's autograd would raise.
-        raises: Message of the RuntimeError that the backward pass raises in eager, whatever the tangents; "" for none.
-        frees: Whether eager raises where the backward pass is run again, even if nothing is saved here.
-    """
-
-    forward: Signature
-    backward: Signature
-    saved: tuple[SavedValue, ...]
-    tangents: tuple[int, ...]
-    gradients: tuple[int, ...]
-    needs: tuple[tuple[int, ...], ...]
-    layouts: tuple[tuple[tuple[Any, ...], tuple[Any, ...], str, str], ...]
-    written: tuple[int, ...] = ()
-    watched: tuple[SavedValue, ...] = ()
-    raises: str = ""
-    frees: bool = False
 
 
 # ---- what capture returns --------------------------------------------------------------------------------------
