@@ -1,5 +1,6 @@
 """Operators at the edges of their arguments: what eager refuses, ignores, or fills in."""
 
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -108,6 +109,125 @@ EMPTY = {
 @pytest.mark.parametrize("name", EMPTY)
 def test_uninitialised_memory_is_filled_in_deterministic_mode(name, dtype, deterministic):
     as_eager(EMPTY[name], torch.ones(2, 3, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.half, torch.complex64, torch.int64])
+@pytest.mark.parametrize("strides", [(2, 0, 1), (1, 1, 1), (0, 0, 0), (6, 2, 1)])
+def test_memory_that_shows_elements_several_times(dtype, strides):
+    for make in (torch.empty_strided, torch.ones(1, dtype=dtype).new_empty_strided):
+        f = functools.partial(make, (2, 3, 2), strides, dtype=dtype)
+        found = intarsia.compile(lambda f=f: f(), options=RAISE)()
+        assert (found.dtype, found.stride(), found.untyped_storage().nbytes()) == (
+            dtype, f().stride(), f().untyped_storage().nbytes()
+        )  # fmt: skip
+
+
+ANSWERS = {
+    "equal": torch.equal,
+    "allclose": torch.allclose,
+    "methods": lambda x, y: (x.equal(y), x.allclose(y, rtol=0.5, equal_nan=True)),
+    "in a list": lambda x, y: [torch.equal(x, y), torch.equal(x, x)],
+    "to go on": lambda x, y: x + 1 if x.shape == y.shape and not torch.equal(x, y) else y * 2,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int64, torch.bool, torch.bfloat16])
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_about_two_tensors(name, dtype):
+    x = torch.tensor([[1.0, 0.0], [2.0, 4.0]]).to(dtype)
+    others = [x, x.clone(), torch.zeros(2, 2, dtype=dtype), x[:1] if name in ("equal", "to go on") else x + x]
+    if dtype.is_floating_point:
+        others.append(torch.full((2, 2), float("nan"), dtype=dtype))
+    f = ANSWERS[name]
+    compiled = intarsia.compile(f, fullgraph=name != "to go on", options=RAISE)
+    for other in others:
+        got, want = compiled(x, other), f(x, other)
+        assert type(got) is type(want)
+        if isinstance(want, torch.Tensor):
+            torch.testing.assert_close(got, want)
+        else:
+            assert got == want
+    assert intarsia.stats().frames_compiled >= 1
+
+
+@pytest.mark.parametrize("f", [torch.equal, torch.allclose])
+def test_operands_of_two_types_are_compared_as_eager_compares_them(f):
+    as_eager_raises(f, torch.ones(2), torch.ones(2, dtype=torch.int64))
+
+
+def as_eager_raises(f, *args):
+    try:
+        want = f(*args)
+    except RuntimeError as error:
+        with pytest.raises(type(error)):
+            intarsia.compile(f)(*args)
+    else:
+        assert intarsia.compile(f)(*args) == want
+
+
+COVARIANCES = {
+    "rows": lambda x: torch.cov(x),
+    "a vector": lambda x: torch.cov(x[0], correction=0),
+    "a number": lambda x: torch.cov(x[0, 0], correction=0),
+    "a method": lambda x: x.cov(correction=2),
+    "counted": lambda x: torch.cov(x, fweights=torch.tensor([1, 2, 0, 3, 1])),
+    "weighed": lambda x: torch.cov(x, aweights=torch.tensor([0.5, 2.0, 0.0, 3.0, 1.0])),
+    "both": lambda x: torch.cov(
+        x, correction=2, fweights=torch.tensor([1, 2, 0, 3, 1]), aweights=torch.tensor([0.5, 2.0, 0.0, 3.0, 1.0])
+    ),
+    "no freedom left": lambda x: torch.cov(x, correction=50, fweights=torch.tensor([1, 2, 0, 3, 1])),
+    "correlations": torch.corrcoef,
+    "correlation of a vector": lambda x: torch.corrcoef(x[0]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+@pytest.mark.parametrize("name", COVARIANCES)
+def test_covariances(name, dtype):
+    x = torch.randn(3, 5, dtype=dtype, requires_grad=True)
+    f = COVARIANCES[name]
+    ours, eagers = intarsia.compile(f, fullgraph=True, options=RAISE)(x), f(x)
+    torch.testing.assert_close(ours, eagers, equal_nan=True)
+    tangent = torch.randn_like(eagers)
+    torch.testing.assert_close(
+        torch.autograd.grad(ours, x, tangent), torch.autograd.grad(eagers, x, tangent), equal_nan=True
+    )
+    assert intarsia.stats().graphs == 1 and intarsia.stats().fallbacks == 0
+
+
+REFUSED_WEIGHTS = {
+    "negative": {"fweights": torch.tensor([1, -1, 3])},
+    "that sum to zero": {"aweights": torch.zeros(3)},
+    "too few": {"aweights": torch.ones(2)},
+    "of another type": {"fweights": torch.ones(3)},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_WEIGHTS)
+def test_weights_that_eager_refuses(name):
+    as_eager_raises(functools.partial(torch.cov, **REFUSED_WEIGHTS[name]), torch.randn(2, 3))
+
+
+def test_no_degrees_of_freedom_are_told_as_in_eager():
+    with pytest.warns(UserWarning, match="degrees of freedom"):
+        found = intarsia.compile(lambda x: torch.cov(x))(torch.ones(3, 1))
+    assert found.isnan().all()
+
+
+def test_keywords_by_the_name_of_an_old_one():
+    x, index, src = torch.zeros(3, 4), torch.tensor([[0, 1, 2, 0]]), torch.ones(1, 4)
+    as_eager(lambda x, s: torch.scatter_reduce(x, 0, index, s, reduce="amax"), x, src)
+    as_eager(lambda x: torch.scatter(x, 0, index, 2.5, reduce="add"), x)
+
+
+def test_a_loss_with_a_distance_of_ones_own():
+    distance = torch.nn.PairwiseDistance(p=1)
+    f = functools.partial(F.triplet_margin_with_distance_loss, distance_function=distance, swap=True)
+    as_eager(f, *[torch.randn(3, 4, requires_grad=True) for _ in range(3)])
+
+
+def test_factors_of_a_factorisation_by_reflections():
+    as_eager(lambda x: torch.geqrf(x)[0] + 1, torch.randn(2, 5, 3))
 
 
 def test_deterministic_mode_is_looked_at_on_every_call():

@@ -347,6 +347,39 @@ def test_extern_result_of_another_type_is_a_fault(linked: Callable[..., Runner],
         run(x)
 
 
+def test_extern_result_of_another_size_that_only_a_library_gets(linked: Callable[..., Runner], x: torch.Tensor) -> None:
+    """Eager's kernel gave it, and eager's kernel takes it: nothing relies on what was predicted."""
+    calls = [
+        Extern(("n",), aten.neg.default, (ref("x", (3,), (1,)),)),
+        Extern(("t",), aten.sum.default, (whole("n"),)),
+    ]
+    run = linked(calls, (ref("t", (), ()),), buffers={"n": buffer(2, 3), "t": buffer()}, debug=False)
+    assert run.handed_on == frozenset() and run.kept.keys() == {0}
+    assert run(x)[0] == -3
+
+
+def test_extern_result_of_another_size_that_a_kernel_or_a_view_reads(
+    linked: Callable[..., Runner], x: torch.Tensor
+) -> None:
+    neg = Extern(("n",), aten.neg.default, (ref("x", (3,), (1,)),))
+    of_view = Extern(("t",), aten.sum.default, (ref("n", (3,), (1,)),))
+    for reads, result in ((("add1", ("n", "y")), whole("y")), (of_view, ref("t", (), ()))):
+        run = linked([neg, reads], (result,), buffers={"n": buffer(2, 3), "t": buffer()}, debug=False)
+        with pytest.raises(InternalError, match="was predicted"):
+            run(x)
+
+
+def test_a_result_that_the_caller_hands_on(linked: Callable[..., Runner], x: torch.Tensor) -> None:
+    neg = Extern(("n",), aten.neg.default, (ref("x", (3,), (1,)),))
+    run = linked([neg], (whole("n"),), buffers={"n": buffer(2, 3)}, debug=False)
+    run.kept[0].relied_on = False
+    assert run(x)[0].shape == (3,)
+    total = Extern(("t",), aten.sum.default, (whole("x"),))
+    assert linked([total], (ref("t", (), ()),), buffers={"t": buffer()}, debug=False).handed_on == {0}
+    both = linked([total, ("add1", ("x", "y"))], (ref("t", (), ()), whole("y")), buffers={"t": buffer()}, debug=False)
+    assert both.handed_on == frozenset()
+
+
 def test_arguments_of_every_kind(linked: Callable[..., Runner], x: torch.Tensor) -> None:
     kwargs = (("alpha", float("inf")),)
     add = Extern(("a",), aten.add.Tensor, (whole("x"), whole("x")), kwargs)

@@ -23,6 +23,9 @@ from intarsia_lowering._values import Point, Tensor, compute_type, operand, read
 
 __all__ = ["Builder", "Spec", "rounded_type"]
 
+# They give the strides that they are given, also where elements share memory.
+_OF_GIVEN_STRIDES = frozenset({torch.ops.aten.empty_strided.default, torch.ops.aten.new_empty_strided.default})
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
@@ -327,7 +330,8 @@ class Builder:
         results: list[Tensor | None] = []
         for k, value in enumerate(values):
             if isinstance(value, torch.Tensor):
-                results.append(self.declare(self._own_layout(value), self.fresh_name(str(k) if many else "")))
+                layout = self.spec_of(value) if target in _OF_GIVEN_STRIDES else self._own_layout(value)
+                results.append(self.declare(layout, self.fresh_name(str(k) if many else "")))
             else:
                 results.append(None)
         outs = tuple([r.buffer if r is not None else "" for r in results])

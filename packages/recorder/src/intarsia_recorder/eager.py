@@ -28,6 +28,7 @@ from intarsia_recorder.operand_shapes import shape_check
 from intarsia_recorder.operand_types import mismatch_check
 from intarsia_recorder.operands import Check
 from intarsia_recorder.overlap import overlap_check
+from intarsia_recorder.predictions import prediction_of
 from intarsia_recorder.zeros import Zeros
 
 __all__ = ["EagerMode"]
@@ -89,13 +90,19 @@ class EagerMode(FakeTensorMode):
         args, kwargs = self.zeros.found(args), self.zeros.placed(func, kwargs or {})
         for check in rules.checks:
             check(self, args, kwargs)
-        if self.shape_env is None:
-            result = super().dispatch(func, types, args, kwargs)
-        else:  # what runs in its C++ form on the way here has meta kernels for symbolic sizes in Python alone
-            with enable_python_dispatcher():
-                result = super().dispatch(func, types, args, kwargs)
+        if rules.predict is None:
+            result = self._by_torch(func, types, args, kwargs)
+        else:
+            by_torch = functools.partial(self._by_torch, func, types, args, kwargs)
+            result = rules.predict(self, by_torch, args, kwargs)
         self.zeros.note(func, result)
         return result if rules.correct is None else rules.correct(self, result, args, kwargs)
+
+    def _by_torch(self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if self.shape_env is None:
+            return super().dispatch(func, types, args, kwargs)
+        with enable_python_dispatcher():  # what runs in its C++ form has meta kernels for symbolic sizes in Python alone
+            return super().dispatch(func, types, args, kwargs)
 
 
 _WITH_FAKES: Any = registered_hop_fake_fns  # those that torch's own mode runs in `dispatch`
@@ -116,10 +123,12 @@ class _Rules:
     Args:
         checks: Run before it, in this order.
         correct: Gives its result what eager gives it; None: it has that.
+        predict: Predicts its results in the place of torch's fakes; None: those do.
     """
 
     checks: tuple[Check, ...] = ()
     correct: Correction | None = None
+    predict: Any = None
 
 
 _RULES: dict[Any, _Rules] = {}
@@ -140,4 +149,5 @@ def _rules_of(func: Any) -> _Rules:
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
         return _Rules()
     checks = [make(func) for make in _CHECKS]
-    return _Rules(tuple(check for check in checks if check is not None), correction_of(func))
+    found = tuple(check for check in checks if check is not None)
+    return _Rules(found, correction_of(func), prediction_of(func))

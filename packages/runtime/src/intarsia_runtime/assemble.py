@@ -16,6 +16,7 @@ from intarsia_ir.where import warn_user
 from intarsia_runtime.again import Rerun
 from intarsia_runtime.epilogue import with_epilogue
 from intarsia_runtime.linked import Linked
+from intarsia_runtime.relied import let_through_backward
 from intarsia_runtime.replay import cuda_stream, record_cuda_graph, replayed
 from intarsia_runtime.training import with_backward
 
@@ -44,6 +45,7 @@ def assembled(
         [tensor([2., 2.]), tensor([2., 2.])]
     """
     forward, halves = program.forward, program.halves
+    let_through_backward(program)
     lifted = [n for n, spec in enumerate(forward.signature.inputs) if spec.role in (Role.PARAMETER, Role.BUFFER)]
     device = forward.device if cuda_graphs else None
     run = _replayed(forward.run, lifted, device)

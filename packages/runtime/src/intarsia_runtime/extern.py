@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -12,12 +13,13 @@ from intarsia_ir.aten import effects, form_of, in_place, written_operands
 from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_loops.called import Called
-from intarsia_loops.index import ZERO, IndexExpr
+from intarsia_loops.index import IndexExpr
 from intarsia_loops.program import Buffer, Condition, Extern, Program, TensorRef
 from intarsia_loops.shown import Shown
 from intarsia_runtime._calls import check_custom_result, check_result, copy, refuse, restride
 from intarsia_runtime._names import Names
 from intarsia_runtime._refs import RefWriter, shape_text, size_text
+from intarsia_runtime.relied import KeptResult, is_whole
 
 __all__ = ["MAY_RETURN_OPERAND", "ExternCall"]
 
@@ -41,6 +43,7 @@ class ExternCall:
         used: Results that something reads.
         sizes: Size symbols that nothing before it gives: they are read from its results.
         ending: Operands in memory of their own that nothing reads afterwards.
+        kept: Result whose size nothing relies on -> what is called where it isn't as predicted; None: nothing is.
     """
 
     def __init__(
@@ -51,8 +54,11 @@ class ExternCall:
         used: Set[str],
         sizes: Sequence[Shown] = (),
         ending: Set[str] = frozenset(),
+        kept: Mapping[str, KeptResult | None] = MappingProxyType({}),
     ) -> None:
         self.item, self.names, self.refs, self.sizes, self.ending = item, names, refs, sizes, ending
+        is_torchs = getattr(item.target, "namespace", "aten") in _TORCHS
+        self.kept = kept if is_torchs else {}  # a fake of the user's is wrong for whoever else reads it
         kept = {*used, *(shown.name for shown in sizes)}
         self.outs = tuple(name if name in kept else "" for name in item.outs)
 
@@ -77,7 +83,7 @@ class ExternCall:
                 lines.append(f"{shown.symbol} = {self.names.local(shown.name)}.{numbers}[{shown.dim}]")
         for name in used:
             if name in program.buffers:
-                lines += self._layout(self.names.local(name), program.buffers[name])
+                lines += self._layout(name, program.buffers[name])
         return lines
 
     def _function(self) -> str:
@@ -101,7 +107,7 @@ class ExternCall:
         kept = frozenset(
             place
             for place, ref in operands
-            if ref.buffer in self.ending and everything.count(ref.buffer) == 1 and _is_whole(ref, program)
+            if ref.buffer in self.ending and everything.count(ref.buffer) == 1 and is_whole(ref, program)
         )
         name = f"_{op}_{'_'.join(map(str, sorted(kept)))}".replace(".", "_")
         return self.names.bind(name, in_place(op, kept)) if kept else ""
@@ -133,32 +139,33 @@ class ExternCall:
     def _target(self, name: str) -> str:
         return self.names.local(name) if name else "_"
 
-    def _layout(self, name: str, buffer: Buffer) -> list[str]:
+    def _layout(self, out: str, buffer: Buffer) -> list[str]:
+        name = self.names.local(out)
         shape, strides = shape_text(buffer.shape), shape_text(buffer.strides)
         lines = []
         if _may_alias(self.item.target):
             lines.append(f"{name} = {self.names.bind('_copy', copy)}({name})")
         self.names.bind("_restride", restride)
-        check = self._check()
+        check = self._check(out)
         dtype = self.names.bind(f"_{buffer.dtype}", dtype_from_name(buffer.dtype))
         # kernels read it as what was predicted, so a wrong prediction must never reach one
         lines.append(f"if {name}.dtype is not {dtype} or {name}.shape != {shape}: {check}({name}, {shape}, {dtype})")
-        lines.append(f"if {name}.stride() != {strides}: {name} = _restride({name}, {shape}, {strides})")
+        lines.append(f"elif {name}.stride() != {strides}: {name} = _restride({name}, {shape}, {strides})")
         return lines
 
-    def _check(self) -> str:
-        """Return the name of what raises for a result that isn't as predicted."""
+    def _check(self, out: str) -> str:
+        """Return the name of what raises for a result that isn't as predicted, where something relies on it."""
         target = self.item.target
+        if out in self.kept:
+            return self.names.bind(f"_kept_{self.names.local(out)}", self.kept[out] or _let_through)
         if getattr(target, "namespace", "aten") in _TORCHS:
             return self.names.bind("_check_result", check_result)
         check = partial(check_custom_result, str(target).removesuffix(".default"))
         return self.names.bind("_check_" + str(target).replace(".", "_"), check)
 
 
-def _is_whole(ref: TensorRef, program: Program | Called) -> bool:
-    """Tell whether a reference shows a buffer as it is."""
-    buffer = program.buffers[ref.buffer]
-    return ref.offset is ZERO and ref.shape == buffer.shape and ref.strides == buffer.strides
+def _let_through(value: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Do nothing: only library calls get the result."""
 
 
 def _is_list(returned: Any) -> bool:

@@ -54,6 +54,7 @@ from intarsia_runtime.cuda_unit import segments
 from intarsia_runtime.extern import ExternCall
 from intarsia_runtime.library import Library
 from intarsia_runtime.profiling import RangedLine, is_profiled, kernel_label, ranged
+from intarsia_runtime.relied import KeptResult, handed_on
 from intarsia_runtime.steps import last_uses, steps_of
 
 __all__ = ["Runner", "link"]
@@ -71,6 +72,8 @@ class Runner(Protocol):
         draws: Whether it draws from torch's generator.
         communicates: Whether it exchanges data with other processes.
         label: What profilers are shown.
+        kept: Number of a result -> what is called where it isn't as predicted, and the graph itself hands it on only.
+        handed_on: Numbers of the inputs that go to library calls alone, as they are.
     """
 
     source: str
@@ -80,6 +83,8 @@ class Runner(Protocol):
     uses_host: bool
     draws: bool
     communicates: bool
+    kept: Mapping[int, KeptResult]
+    handed_on: frozenset[int]
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Run the program once."""
@@ -129,6 +134,7 @@ def link(
     run.symbolic = writer.refs.is_symbolic()
     run.draws = any(isinstance(item, Extern) and _draws(item) for item in program.items)
     run.communicates = any(isinstance(item, Extern) and effects(item.target).communicates for item in program.items)
+    run.kept, run.handed_on = writer.kept_results(), writer.handed_on_inputs()
     run.uses_host = not writer.device.is_cuda or _uses_any(program, writer.on_host) or bool(makers(program))
     return run
 
@@ -185,6 +191,7 @@ class _Writer:
         self.live: set[str] = set()
         self.made_sizes = set(makers(program))  # that no call has given so far
         self.on_host = _on_host(program) if self.device.is_cuda else frozenset()
+        self.kept = self._kept()
 
     def write(self) -> tuple[str, list[str], list[str]]:
         """Return the parameters, the contexts to run under, and the lines."""
@@ -266,13 +273,35 @@ class _Writer:
 
     def _extern(self, item: Extern, used: Set[str], ending: Set[str]) -> None:
         sizes = self._sizes_of(item)
-        call = ExternCall(item, self.names, self.refs, used, sizes, ending)
+        kept = {} if self.debug else {name: self.kept[name] for name in item.outs if name in self.kept}
+        for shown in sizes:
+            kept.pop(shown.name, None)
+        call = ExternCall(item, self.names, self.refs, used, sizes, ending, kept)
         self.lines += call.lines(self.program)
         read = {shown.name for shown in sizes}
         results = [name for name in item.outs if name in self.program.buffers and (name in used or name in read)]
         self.live.update(results)
         if self.debug:
             self.lines += [self._check(name, str(item.target)) for name in results]
+
+    def _kept(self) -> dict[str, KeptResult | None]:
+        """Return what is called for each buffer that only library calls get, and for one that is a result once."""
+        outputs = [ref.buffer for ref in self.program.outputs if _calls.is_ref(ref)]
+        handed = {name for name in handed_on(self.program, self.launches) if outputs.count(name) < 2}
+        return {name: KeptResult() if name in outputs else None for name in handed}
+
+    def kept_results(self) -> dict[int, KeptResult]:
+        """Return what decides about results whose size only the graph's caller may rely on."""
+        outputs = enumerate(self.program.outputs)
+        found = {n: self.kept.get(ref.buffer) for n, ref in outputs if _calls.is_ref(ref)}
+        return {n: kept for n, kept in found.items() if kept is not None}
+
+    def handed_on_inputs(self) -> frozenset[int]:
+        """Return the numbers of inputs whose size nothing relies on."""
+        shown = {text.partition(".")[0] for _, text in self.refs.derived_symbols()}
+        inputs = enumerate(self.program.inputs)
+        unread = {name for name, kept in self.kept.items() if kept is None} - shown
+        return frozenset(n for n, name in inputs if name in unread and self.names.local(name) not in shown)
 
     def _sizes_of(self, item: Extern) -> list[Shown]:
         """Return where the size symbols are read that a call is the first to give."""

@@ -91,8 +91,9 @@ def call_leaf_or_table(
     if function in PURE:
         return _pure(plugin, tx, function, args, keywords)
     if is_leaf(function):
-        if any(not is_none(keywords.get(name, NONE)) for name in ("size_average", "reduce")):
-            return None  # it warns, which a node does when it is compiled
+        old = [keywords.get(name, NONE) for name in ("size_average", "reduce")]
+        if any(not is_none(value) and value.type() is not str for value in old):
+            return None  # of a loss: it warns, which a node does when it is compiled
         return _record(plugin, tx, function, args, keywords)
     if isinstance(function, type) and issubclass(function, torch.Tensor):
         made = function_subclasses.made_of_class(plugin, tx, function, args, keywords)

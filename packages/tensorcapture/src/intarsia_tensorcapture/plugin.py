@@ -112,6 +112,7 @@ from intarsia_tensorcapture.tables import ATOM_TYPES, PRODUCTS, QUANTISING, RESH
 from intarsia_tensorcapture.tensor import TensorValue, plain_number, tensors_of
 from intarsia_tensorcapture.unrolled import call_unrolled
 from intarsia_tensorcapture.watching import DRAWN_IN_VAIN, calls_out
+from intarsia_tensorcapture.written_out import written_out
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
@@ -325,6 +326,7 @@ class Tensors(Extension):
         name = getattr(target, "__name__", target)
         args, keywords = with_numbers(tx, target, args, with_device(self, tx, target, keywords))
         found = generators.drawn(self, tx, kind, target, args, keywords)
+        found = written_out(tx, kind, target, args, keywords) if found is None else found
         if found is not None:
             return found
         if name.startswith(foreach.PREFIX):

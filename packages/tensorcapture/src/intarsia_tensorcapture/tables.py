@@ -99,6 +99,7 @@ PURE = frozenset(
         torch.Size,
         torch._C._get_privateuse1_backend_name,
         torch.broadcast_shapes,
+        torch._prims_common.corresponding_real_dtype,
         torch.amp.is_autocast_available,
         torch.can_cast,
         torch.cuda.is_available,
@@ -208,4 +209,4 @@ def is_leaf(function: Any) -> bool:
 
 _NOT_LEAVES = frozenset(
     function for name, function in vars(torch.nn.init).items() if callable(function) and not name.startswith("__")
-)
+) | {torch.nn.functional.triplet_margin_with_distance_loss}  # it calls a function of the program
