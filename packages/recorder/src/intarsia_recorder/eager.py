@@ -101,7 +101,7 @@ class EagerMode(FakeTensorMode):
     def _by_torch(self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.shape_env is None:
             return super().dispatch(func, types, args, kwargs)
-        with enable_python_dispatcher():  # what runs in its C++ form has meta kernels for symbolic sizes in Python alone
+        with enable_python_dispatcher():  # of what runs in its C++ form, only Python knows symbolic sizes
             return super().dispatch(func, types, args, kwargs)
 
 

@@ -1,7 +1,7 @@
-"""What some of torch's operators give, where its own fakes know nothing of them or predict another size than eager gives.
+"""What some of torch's operators give, where its fakes know nothing of them or predict another size than eager's.
 
-A factorisation by reflections has no fake. The distinct elements of a tensor are as many as data tell. A sum over bags on
-the CPU numbers the bag of each index only where its fast kernel can't be used, which takes bfloat16 as well.
+A factorisation by reflections has no fake. The distinct elements of a tensor are as many as data tell. A sum over bags
+on the CPU numbers the bag of each index only where its fast kernel can't be used, which takes bfloat16 as well.
 Checked against eager by tests.
 """
 

@@ -1,8 +1,8 @@
 """Results of library calls whose size nothing relies on: torch's prediction of it may be wrong, and no harm is done.
 
-A kernel addresses memory by the size that was predicted, and so does a view. A library call takes what another one gave
-as eager's would. So a result is let through as it is, whatever was predicted, where it goes to library calls alone, also
-where these are in the backward graph; what a kernel, a view or the caller gets must be what was predicted.
+A kernel addresses memory by the size that was predicted, and so does a view. A library call takes what another one
+gave as eager's would. So a result is let through as it is, whatever was predicted, where it goes to library calls
+alone, also where these are in the backward graph; what a kernel, a view or the caller gets must be what was predicted.
 """
 
 from __future__ import annotations
