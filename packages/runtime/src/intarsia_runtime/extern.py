@@ -59,8 +59,8 @@ class ExternCall:
         self.item, self.names, self.refs, self.sizes, self.ending = item, names, refs, sizes, ending
         is_torchs = getattr(item.target, "namespace", "aten") in _TORCHS
         self.kept = kept if is_torchs else {}  # a fake of the user's is wrong for whoever else reads it
-        kept = {*used, *(shown.name for shown in sizes)}
-        self.outs = tuple(name if name in kept else "" for name in item.outs)
+        read = {*used, *(shown.name for shown in sizes)}
+        self.outs = tuple(name if name in read else "" for name in item.outs)
 
     def lines(self, program: Program | Called) -> list[str]:
         """Return the statements that make the call and give every used result the layout of its buffer."""
