@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from differential import differing
 from guard_check import failures
@@ -36,6 +38,19 @@ class Config(dict):
         log.append(("del", key))
         super().__delitem__(key)
 class Plain(list): pass
+class Record(collections.OrderedDict):  # as the outputs of models are: an entry is an attribute too
+    def __setitem__(self, key, value):
+        log.append(("set", key))
+        super().__setitem__(key, value)
+        super().__setattr__(key, value)
+    def __setattr__(self, name, value):
+        if name in self.keys(): super().__setitem__(name, value)
+        super().__setattr__(name, value)
+    def __delitem__(self, key): raise TypeError(key)
+    past = dict.__setitem__
+class Counted(collections.defaultdict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value + 1)
 class Lower(dict):
     def __missing__(self, key):
         self[key] = made = [key]
@@ -101,6 +116,21 @@ def f(d):
     return d["a"], sorted(d)
 def make(): return (Lower(a=["old"]),)
 """,
+    "entries of an ordered record": """
+def f(r):
+    r.b = 2
+    for key in ("a", "b"): r[key] = r.b + 1
+    r.a = 7
+    return r.a, r["a"], r.b, list(r.items()), vars(r), len(r)
+def make(): return (Record(z=0),)
+""",
+    "entries of a defaultdict": """
+def f(c):
+    c["a"] = 1
+    c["b"] = c["a"] + 1
+    return c["a"], sorted(c.items()), len(c)
+def make(): return (Counted(int, a=5),)
+""",
     "one of two": """
 def f(s, t):
     s.append(1)
@@ -125,6 +155,15 @@ def test_changes_are_carried_out_once(name):
     names = {}
     exec(source, names)
     assert capture(names["f"], names["make"](), force=True).breaks == ()
+
+
+def test_what_an_ordered_record_does_beyond_storing_is_left_to_it():
+    for line in ("r.move_to_end('a')", "r.update(b=1)", "r.past('c', 1)", "r.clear()"):
+        source = f"{PRELUDE}\ndef f(r):\n    {line}\n    return dict(r)\ndef make(): return (Record(a=1, b=0),)\n"
+        assert differing(source) is None
+        names: dict[str, Any] = {}
+        exec(source, names)
+        assert [b.code for b in capture(names["f"], names["make"](), force=True).breaks] == ["tracer.mutation"], line
 
 
 @pytest.mark.parametrize(("args", "valid"), [("[9], [8]", True), ("[9, 9], [8]", True), ("[1], [8, 8]", False)])

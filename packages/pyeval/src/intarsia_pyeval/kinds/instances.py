@@ -35,8 +35,8 @@ _READING_NAMES = """
     __add__ __contains__ __eq__ __ge__ __getitem__ __gt__ __iter__ __le__ __len__ __lt__ __mul__ __ne__ __or__
     __repr__ __reversed__ __ror__ __str__ copy count get index items keys values
 """
-#: Existing instances of their subclasses aren't changed: their methods call each other, or make what is missing.
-_NOT_CHANGED = (collections.OrderedDict, collections.defaultdict)
+#: Existing instances of their subclasses are only stored to: other methods call each other, or make what is missing.
+_ONLY_STORED_TO = (collections.OrderedDict, collections.defaultdict)
 #: Methods of built-in containers that don't change them.
 _READING = frozenset(_READING_NAMES.split())
 
@@ -88,7 +88,8 @@ def call_native(tx: Tracer, x: Object, raw: Any, name: str, args: Sequence[Value
     home = getattr(raw, "__objclass__", None)
     if x.base is not None and home is not None and issubclass(x.base.type(), home) and home is not object:
         if x.existing and name not in _READING:
-            if not isinstance(x.base, (Dict, List)) or issubclass(x.cls, _NOT_CHANGED):
+            stored = name == "__setitem__" and home is x.base.type()
+            if not isinstance(x.base, (Dict, List)) or (issubclass(x.cls, _ONLY_STORED_TO) and not stored):
                 raise Break("tracer.mutation", f"changing {x.describe()} isn't modelled")
             tx.effects.changed(x)
         hook = tx.classes.find(x.cls, "__missing__") if issubclass(home, dict) else None
