@@ -199,6 +199,11 @@ def smooth(a):
     return sum(a[i : len(a) - 2 + i] * kernel[i] for i in range(3))
 
 
+def backwards(a):
+    steps = (np.arange(0, 6) * 3).round()[::-1].copy().astype(np.int64)
+    return steps, a[:, ::-1] + 1, np.ascontiguousarray(a), torch.from_numpy(steps), a[::-1]
+
+
 def rolled(a):
     return a - np.roll(a, 1, axis=0)
 
@@ -277,6 +282,7 @@ PROGRAMS = [
     (distances, floats(4, 3), floats(5, 3)), (masked, floats(3, 4)), (thresholded, floats(3, 4)),
     (causal, floats(4, 4)), (with_infinities, floats(4, 4)), (encoding, tensor(5, 8)), (boxes, floats(3, 4)),
     (areas, floats(3, 4)), (grid, floats(12, 2)), (padded, singles(2, 3)), (windows, floats(6)), (halves, floats(2, 8)),
+    (backwards, floats(4, 2)),
     (smooth, floats(9)), (rolled, floats(4, 2)), (energy, floats(2, 50)), (products, floats(3, 4), floats(4, 2)),
     (attention, singles(2, 3, 4), singles(2, 5, 4)), (outer, floats(3), floats(4)), (counted, floats(5, 2)),
     (of_ints, np.arange(-4, 8)), (of_ints, np.arange(12, dtype=np.int32)), (in_bytes, image()),

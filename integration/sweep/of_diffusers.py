@@ -88,7 +88,7 @@ UNETS: dict[str, tuple[dict[str, Any], Made]] = {
     ),
     "UNet1DModel": (
         {"sample_size": 32, "in_channels": 4, "out_channels": 4, "block_out_channels": (32, 64), "norm_num_groups": 8}
-        | {"extra_in_channels": 16, "down_block_types": ("DownBlock1DNoSkip", "AttnDownBlock1D")}
+        | {"extra_in_channels": 64, "down_block_types": ("DownBlock1DNoSkip", "AttnDownBlock1D")}
         | {"up_block_types": ("AttnUpBlock1D", "UpBlock1DNoSkip")},
         lambda batch: {"sample": _noise(batch, 4, 32), "timestep": _times(batch)},
     ),
@@ -103,7 +103,7 @@ UNETS: dict[str, tuple[dict[str, Any], Made]] = {
         | {"motion_num_attention_heads": 2}
         | {"down_block_types": ("CrossAttnDownBlockMotion", "DownBlockMotion")}
         | {"up_block_types": ("UpBlockMotion", "CrossAttnUpBlockMotion")},
-        _frames,
+        lambda batch: _frames(batch) | {"encoder_hidden_states": _text(3 * batch)},
     ),
     "UNetSpatioTemporalConditionModel": (
         {"sample_size": 16, "block_out_channels": (32, 64), "layers_per_block": 1, "cross_attention_dim": WIDTH}

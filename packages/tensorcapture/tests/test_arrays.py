@@ -92,7 +92,7 @@ def of_ufunc(name):
 
 
 #: What has no torch form.
-BREAKING = [one(lambda a: np.where(a > 0)), one(lambda a: np.add.reduce(a)), one(lambda a: a[::-1])]
+BREAKING = [one(lambda a: np.where(a > 0)), one(lambda a: np.add.reduce(a)), one(lambda a: a[::-2])]
 CASES = {
     **{name: of_ufunc(name) for name in FORMS},
     "array": [one(lambda a: np.array(a)), two(lambda a, b: np.array([a, b])), one(lambda a: np.array(a, np.float64))],
@@ -239,6 +239,51 @@ def test_a_row_gives_what_numpy_gives(name: str) -> None:
 def test_what_has_no_torch_form(a) -> None:
     for case in BREAKING:
         assert case(lambda strategy: a) in (False, None) or a.size == 0 or a.ndim == 0
+
+
+def _written_after(a):
+    view = a[::-1]
+    before = view.copy()
+    a[0] = 1
+    return before, view.copy(), view
+
+
+def _written_through(a):
+    view = a[::-1]
+    view[0] = 1
+    view += 1
+    return a
+
+
+BACKWARD = {
+    "a view": lambda a: (a[::-1], a[..., ::-1]),
+    "copied": lambda a: (a[::-1].copy(), a[..., ::-1].copy(), a[:, ::-1].copy(), a[::-1, ::-1].copy()),
+    "converted": lambda a: a[::-1].astype(np.float32) + a[..., ::-1].astype("float32"),
+    "beside other parts": lambda a: (
+        a[0, ::-1].copy(),
+        a[::-1, None].copy(),
+        a[::-1, 1].copy(),
+        a[1:, ..., ::-1].copy(),
+    ),
+    "computed with": lambda a: (a[::-1] == a, a * a[..., ::-1], np.maximum(a, a[::-1]), a[::-1] > 0, len(a[::-1])),
+    "reduced": lambda a: (a[::-1].argmax(0), a[:, ::-1].max(), a[::-1].shape, a[::-1].ndim, a.ravel()[::-1].tolist()),
+    "written after": _written_after,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("what", BACKWARD)
+def test_views_that_go_backwards_are_read(what: str, name: str) -> None:
+    for shape in ((3, 4), (2, 3, 2), (2, 2)):
+        assert as_numpy(BACKWARD[what], array_of(name, shape, 1)), shape
+
+
+@pytest.mark.parametrize(
+    "f", [_written_through, lambda a: [*a[::-1]], lambda a: a[::-1][1:], lambda a: a[::-1].reshape(-1),
+          lambda a: a[::-1].astype(a.dtype, copy=False), lambda a: a[:0:-1].copy(), lambda a: a[::-1, [0, 1]]],
+)  # fmt: skip
+def test_what_more_is_done_to_such_views_is_left_to_numpy(f) -> None:
+    assert not as_numpy(f, array_of("float32", (3, 4), 1))
 
 
 OPERATORS = [

@@ -22,7 +22,7 @@ from intarsia_tensorcapture.tensor import TensorValue, recording_of
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["index_of_tensor", "item_of_array", "set_item_of_array"]
+__all__ = ["index_of_tensor", "is_ellipsis", "is_int", "item_of_array", "set_item_of_array"]
 
 
 def item_of_array(tx: Tracer, array: ArrayValue, key: Value) -> Value:
@@ -33,7 +33,7 @@ def item_of_array(tx: Tracer, array: ArrayValue, key: Value) -> Value:
     if advanced:
         # numpy's copy may be laid out in another order; torch gives the mask's elements, where their number is known
         return ArrayValue(found)
-    if found.fake.dim() == 0 and not any(map(_is_ellipsis, parts)):
+    if found.fake.dim() == 0 and not any(map(is_ellipsis, parts)):
         return ScalarValue(made(tx, "clone", found))
     return ArrayValue(found)
 
@@ -54,7 +54,7 @@ def set_item_of_array(tx: Tracer, array: ArrayValue, key: Value, value: Value) -
 
 def _refuse_deeper(array: ArrayValue, parts: Sequence[Value], stored_value: TensorValue, is_list: bool) -> None:
     """Break where numpy refuses to store a sequence as one element, or a list that nests deeper than the place."""
-    rank = array.tensor.fake.dim() - sum(map(_is_int, parts)) + sum(map(is_none, parts))
+    rank = array.tensor.fake.dim() - sum(map(is_int, parts)) + sum(map(is_none, parts))
     depth = stored_value.fake.dim()
     if depth > rank and (is_list or rank == 0):
         raise Break("tracer.operation_raised", f"a sequence of {depth} axes is stored in a place of {rank}")
@@ -79,7 +79,7 @@ def _parts(tx: Tracer, array: ArrayValue, key: Value) -> tuple[list[Value], bool
     """Return the parts of a key as torch takes them, and whether there are arrays of places or masks among them."""
     given: Sequence[Value] = key.items if isinstance(key, Tuple) and key.cls is tuple else [key]
     parts = [_part(tx, part) for part in given]
-    if sum(map(_is_ellipsis, parts)) > 1:
+    if sum(map(is_ellipsis, parts)) > 1:
         raise Break("tracer.operation_raised", "an array is indexed by two ellipses")
     advanced = [isinstance(part, TensorValue) for part in parts]
     if any(advanced):
@@ -89,7 +89,7 @@ def _parts(tx: Tracer, array: ArrayValue, key: Value) -> tuple[list[Value], bool
 
 def _part(tx: Tracer, part: Value) -> Value:
     """Return one part of a key as torch takes it."""
-    if is_none(part) or _is_ellipsis(part) or _is_int(part):
+    if is_none(part) or is_ellipsis(part) or is_int(part):
         return part
     if isinstance(part, NumpyNumber) and part.value.dtype.kind in "iu":
         return Const(int(part.value))
@@ -106,7 +106,7 @@ def _end(end: Value) -> Value:
     """Return an end of a slice, or its step: torch has none that is negative."""
     if isinstance(end, NumpyNumber):
         end = Const(end.value.item())
-    if not (is_none(end) or _is_int(end)):
+    if not (is_none(end) or is_int(end)):
         raise Break("tracer.numpy", f"an array is indexed by a slice with {end.describe()}")
     return end
 
@@ -125,8 +125,8 @@ def _refuse_apart(parts: Sequence[Value]) -> None:
     """Break where ints and arrays are apart: numpy takes the ints for arrays too, and puts what they give first."""
     if any(isinstance(part, Slice) and not is_none(part.parts[2]) for part in parts if len(part_steps(part)) > 2):
         raise Break("tracer.numpy", "an array is indexed by places, and by a slice with a step")
-    marks = [isinstance(part, TensorValue) or _is_int(part) for part in parts]
-    if any(map(_is_int, parts)):
+    marks = [isinstance(part, TensorValue) or is_int(part) for part in parts]
+    if any(map(is_int, parts)):
         inside = marks[marks.index(True) : len(marks) - marks[::-1].index(True)]
         if not all(inside):
             raise Break("tracer.numpy", "an array is indexed by ints and places that are apart")
@@ -137,13 +137,15 @@ def part_steps(part: Value) -> Sequence[Value]:
     return part.parts if isinstance(part, Slice) else ()
 
 
-def _is_int(part: Value) -> bool:
+def is_int(part: Value) -> bool:
+    """Tell whether a part of a key is an int."""
     if isinstance(part, SymbolicNumber):
         return part.type() is int
     return isinstance(part, Const) and type(part.value) is int
 
 
-def _is_ellipsis(part: Value) -> bool:
+def is_ellipsis(part: Value) -> bool:
+    """Tell whether a part of a key is `...`."""
     return isinstance(part, Const) and part.value is ...
 
 

@@ -18,6 +18,7 @@ from intarsia_pyeval.values.constants import Const, boolean
 from intarsia_pyeval.values.numbers import COMPARISONS, ChangingNumber
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_tensorcapture.arrays import known_scalars, shaping
+from intarsia_tensorcapture.arrays.backward import item_or_backward
 from intarsia_tensorcapture.arrays.calls import ROWS, bound, call_numpy
 from intarsia_tensorcapture.arrays.elementwise import apply_ufunc, written_into
 from intarsia_tensorcapture.arrays.indexing import index_of_tensor, item_of_array, set_item_of_array
@@ -27,6 +28,7 @@ from intarsia_tensorcapture.arrays.products import matmul
 from intarsia_tensorcapture.arrays.recording import known, made, shared_by
 from intarsia_tensorcapture.arrays.values import (
     ArrayValue,
+    BackwardView,
     NumpyFunction,
     NumpyNumber,
     NumpyType,
@@ -74,7 +76,7 @@ def _meets(tx: Tracer, x: OfTensor, other: Value) -> bool:
         if isinstance(x, ScalarValue):
             return False  # the tensor takes it for a number
         raise Break("tracer.numpy", "an operator is between an array and a tensor")
-    if isinstance(other, (OfTensor, NumpyNumber, ChangingNumber, Items)):
+    if isinstance(other, (OfTensor, BackwardView, NumpyNumber, ChangingNumber, Items)):
         return True
     return isinstance(other, Const) and type(other.value) in (bool, int, float)
 
@@ -177,7 +179,7 @@ def iterate(tx: Tracer, x: ArrayValue) -> Value:
 @do.get_item.rule(ArrayValue)
 def get_item(tx: Tracer, x: ArrayValue, key: Value) -> Value:
     """Record indexing."""
-    return item_of_array(tx, x, key)
+    return item_or_backward(tx, x, key)
 
 
 @do.set_item.rule(ArrayValue)

@@ -14,14 +14,14 @@ from intarsia_pyeval.values.sequences import Items
 from intarsia_tensorcapture.arrays.installed import np
 from intarsia_tensorcapture.arrays.recording import CPU, cast, constant_array, made, shared_by
 from intarsia_tensorcapture.arrays.types import TORCH_TYPES, raising, torch_type
-from intarsia_tensorcapture.arrays.values import ArrayValue, NumpyNumber, OfTensor
+from intarsia_tensorcapture.arrays.values import ArrayValue, BackwardView, NumpyNumber, OfTensor
 from intarsia_tensorcapture.numbers import SymbolicNumber
 from intarsia_tensorcapture.tensor import TensorValue
 
 if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
 
-__all__ = ["Operand", "array_in", "holds_tensor", "operand", "stored", "tensor_in", "tensor_of"]
+__all__ = ["Operand", "array_in", "flipped", "holds_tensor", "operand", "stored", "tensor_in", "tensor_of"]
 
 
 class Operand(NamedTuple):
@@ -42,6 +42,8 @@ def operand(tx: Tracer, value: Value) -> Operand:
     """Take a value as an operand, as numpy's functions convert their arguments."""
     if isinstance(value, OfTensor):
         return Operand(value.dtype, value.tensor)
+    if isinstance(value, BackwardView):
+        return Operand(value.array.dtype, flipped(tx, value).tensor)
     if isinstance(value, NumpyNumber):
         torch_type(value.value.dtype)
         return Operand(value.value.dtype, None, value.value)
@@ -55,6 +57,11 @@ def operand(tx: Tracer, value: Value) -> Operand:
         made_of = array_in(tx, value)
         return Operand(made_of.dtype, made_of.tensor)
     raise Break("tracer.numpy", f"numpy computes with {value.describe()}")
+
+
+def flipped(tx: Tracer, view: BackwardView) -> ArrayValue:
+    """Return a new array of what a view that goes backwards shows now."""
+    return ArrayValue(made(tx, "flip", view.array.tensor, list(view.axes)))
 
 
 def array_in(tx: Tracer, value: Value, dtype: Any = None) -> ArrayValue:

@@ -12,7 +12,16 @@ from intarsia_tensorcapture.arrays.types import NUMPY_TYPES
 from intarsia_tensorcapture.numbers import SymbolicNumber
 from intarsia_tensorcapture.tensor import TensorValue
 
-__all__ = ["ArrayValue", "NumpyFunction", "NumpyNumber", "NumpyType", "OfTensor", "ProductOfSizes", "ScalarValue"]
+__all__ = [
+    "ArrayValue",
+    "BackwardView",
+    "NumpyFunction",
+    "NumpyNumber",
+    "NumpyType",
+    "OfTensor",
+    "ProductOfSizes",
+    "ScalarValue",
+]
 
 
 class OfTensor(Value):
@@ -66,6 +75,30 @@ class ArrayValue(OfTensor):
     def describe(self) -> str:
         """Return a few words for messages."""
         return f"a {self.dtype} array of shape {self.shape}"
+
+
+class BackwardView(Value):
+    """A view of an array that goes backwards along some axes, which no tensor can be.
+
+    Args:
+        array: The view with these axes forwards.
+        axes: Which axes go backwards.
+    """
+
+    __slots__ = ("array", "axes")
+
+    def __init__(self, array: ArrayValue, axes: tuple[int, ...]) -> None:
+        self.source = None
+        self.array = array
+        self.axes = axes
+
+    def type(self) -> Any:
+        """Return ndarray."""
+        return np.ndarray
+
+    def describe(self) -> str:
+        """Return a few words for messages."""
+        return f"{self.array.describe()} that goes backwards"
 
 
 class ScalarValue(OfTensor):
