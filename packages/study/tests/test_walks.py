@@ -9,10 +9,19 @@ import pytest
 import torch
 
 import intarsia
-from intarsia_fuser import AtRandom, Calibrated, Greedy, KernelWork, NoFusion, Priority, Search, plan
+from intarsia_fuser import AtRandom, Calibrated, Greedy, KernelWork, NoFusion, Priority, Roofline, Search, plan
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Target
-from intarsia_study import Walked, WalkPrices, fitted_prices, programs_of, walk_counts, walked_us, walks_of_json
+from intarsia_study import (
+    Walked,
+    WalkPrices,
+    fitted_prices,
+    programs_of,
+    spearman,
+    walk_counts,
+    walked_us,
+    walks_of_json,
+)
 from intarsia_study.calibrate import Calibration
 from intarsia_study.prices import CPU, GPU
 
@@ -88,6 +97,37 @@ def test_a_grid_counts_what_is_launched():
     assert turned["apart"] == 0 < apart["apart"]
     idle, busy = (counted(lambda x: x.amax(1), torch.randn(n, 2000), target=H200)[0] for n in (8, 8000))
     assert idle["near"] / 8 > 5 * busy["near"] / 8000
+
+
+def test_what_steps_of_a_tile_share_is_counted_once():
+    """A gelu that a row's sums and its result read; then several reductions of a long row, and a part read twice."""
+    x = torch.randn(512, 512)
+
+    def f(x):
+        return torch.nn.functional.layer_norm(torch.nn.functional.gelu(x), (512,))
+
+    (alone,) = counted(torch.nn.functional.gelu, x, target=H200)
+    (fused,) = counted(f, x, target=H200)
+    busy = [one["near"] / (2 * x.nbytes) for one in (alone, fused)]
+    assert fused["heavy"] / busy[1] == pytest.approx(alone["heavy"] / busy[0], rel=0.05)
+    (sums,) = counted(lambda x: (x.amax(1), x.amin(1)), torch.randn(512, 40000), target=H200)
+    assert sums["again"] == 0 < sums["far"]
+    (halves,) = counted(lambda x: torch.cat([x, x * 2], 1), x, target=H200)
+    assert halves["apart"] == 0
+
+
+def test_peaks_rank_fusions_of_a_residual_and_a_norm_by_what_they_move():
+    """With a gelu that each kernel computes anew: as the bytes say, by which an H200's times were ranked as well."""
+
+    def f(x, y, w, b):
+        z = x + torch.nn.functional.gelu(y)
+        return z, torch.nn.functional.layer_norm(z, (768,), w, b)
+
+    x = torch.empty(8192, 768)
+    (study,) = programs_of(f, x, x.clone(), torch.randn(768), torch.randn(768), target=H200)
+    plans = [study.plan(AtRandom(seed), cost=Roofline.of(H200)) for seed in range(14)]
+    by_bytes = [p.after.predicted_us for p in plans]
+    assert spearman(by_bytes, [walked_us(study.program, p, H200) for p in plans]) > 0.9
 
 
 @pytest.mark.parametrize("target", (TARGET, H200))

@@ -9,23 +9,26 @@ serial          points of scans in a program
 launch          launches
 kernel          1
 
-All but the last four are divided by the part of the processors that have a program.
+All but the last four are divided by the part of the processors that have a program. What steps of one tile have in
+common is loaded and computed once for it, and what is the same along a side of a tile once for that.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Machine
 from intarsia_loops.addresses import address
 from intarsia_loops.forms import exact
-from intarsia_loops.index import Atom, IndexExpr, lift
-from intarsia_loops.launches import LaunchPlan, Loop, Walk
+from intarsia_loops.index import ONE, Atom, IndexExpr, lift
+from intarsia_loops.launches import LaunchPlan, Walk
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Nest, Val
-from intarsia_loops.rewrites import postorder
+from intarsia_loops.rewrites import operands, postorder
+from intarsia_loops.vectors.axes import lane_step
 from intarsia_loops.vectors.work import HEAVY
 from intarsia_study.prices import Tally
 
@@ -68,37 +71,62 @@ def _programs(launch: LaunchPlan, walk: Walk | None) -> tuple[float, float]:
     return programs, float(sum(-(-n // walk.blocks.inner) for n in inner)) or 1.0
 
 
-def _steps(launch: LaunchPlan, walk: Walk | None) -> Iterator[tuple[tuple[Atom, ...], Nest, tuple[Val, ...]]]:
-    """Yield each step with the axes that it is computed over, and what it computes."""
+class _Step(NamedTuple):
+    """A step, or a sum that shares the walk of another: which tile it is in, the axes around it, what it computes."""
+
+    tile: int
+    around: tuple[Atom, ...]
+    nest: Nest
+    bodies: tuple[Val, ...]
+
+
+def _steps(launch: LaunchPlan, walk: Walk | None) -> Iterator[_Step]:
     if walk is None or walk.kind not in ("rows", "points"):
-        for step in launch.kernel.steps:
-            yield tuple(dict.fromkeys((*step.axes, *step.red))), step, (step.body,)
+        for k, step in enumerate(launch.kernel.steps):
+            yield _Step(k, tuple(dict.fromkeys((*step.axes, *step.red))), step, (step.body,))
         return
-    for loop in walk.loops:
+    for k, loop in enumerate(walk.loops):
+        tile = 0 if walk.blocks.persistent or walk.kind == "points" else k
         around = (*walk.rows, *walk.inner, *loop.inner)
         for step in loop.steps:
-            yield around, step, (exact(step.body),)
-        yield from _joined(loop, around)
-
-
-def _joined(loop: Loop, around: tuple[Atom, ...]) -> Iterator[tuple[tuple[Atom, ...], Nest, tuple[Val, ...]]]:
-    """Sums that share a walk with what they depend on."""
-    for exps in loop.sums:
-        yield around, exps.step, (exps.step.body,)
-    for squares in loop.squares:
-        yield around, squares.step, (exact(squares.value),)
+            yield _Step(tile, around, step, (exact(step.body),))
+        for exps in loop.sums:
+            yield _Step(tile, around, exps.step, (exps.step.body,))
+        for squares in loop.squares:
+            yield _Step(tile, around, squares.step, (exact(squares.value),))
 
 
 def _work(launch: LaunchPlan, walk: Walk | None) -> Tally:
-    found = Tally()
-    for around, step, bodies in _steps(launch, walk):
-        points = _points(around)
-        found["light"] += points * (step.kind != "map")
-        for v in {v for body in bodies for v in postorder(body)}:
-            weight = HEAVY.get(v.op, 1)
+    """Operations: what several steps of one tile compute, once; what is the same along a side of it, once a tile."""
+    found, times = Tally(), Tally()
+    work: dict[str, float] = {}
+    axes: dict[Val, frozenset[Atom]] = {}
+    for step in _steps(launch, walk):
+        found["light"] += _points(step.around) * (step.nest.kind != "map")
+        for v in (v for body in step.bodies for v in postorder(body)):
+            axes[v] = _depends_on(v, axes)
             if v.op not in ("load", "const"):
-                found["light" if weight == 1 else "heavy"] += points * weight
+                key = f"{step.tile} {id(v)}"
+                work[key] = HEAVY.get(v.op, 1)
+                times[key] = max(times[key], _times(step.around, axes[v], walk))
+    for key, weight in work.items():
+        found["light" if weight == 1 else "heavy"] += weight * times[key]
     return found
+
+
+def _depends_on(v: Val, known: Mapping[Val, frozenset[Atom]]) -> frozenset[Atom]:
+    entries = v.args if v.op == "index" else v.args[1] if v.op in ("load", "gather") else ()
+    own = frozenset(a for e in entries if isinstance(e, IndexExpr) for a in e.axes())
+    return own.union(*(known[a] for a in operands(v)))
+
+
+def _times(around: Sequence[Atom], axes: frozenset[Atom], walk: Walk | None) -> float:
+    """Points at which a value is computed that depends on these axes: along rows, and along what they walk."""
+    if walk is None or walk.kind not in ("rows", "points"):
+        return _points(around)
+    rows, inner = walk.rows, [a for a in around if a not in walk.rows]
+    along_rows = _points(rows) if axes & {*rows} else -(-_points(rows) // walk.blocks.rows)
+    return float(along_rows * (_points(inner) if axes & {*inner} else 1))
 
 
 def _moved(launch: LaunchPlan, walk: Walk | None, machine: Machine) -> Tally:
@@ -107,8 +135,12 @@ def _moved(launch: LaunchPlan, walk: Walk | None, machine: Machine) -> Tally:
     walked = Tally()
     found = Tally()
     lanes = _lanes(launch, walk)
-    for around, step, bodies in _steps(launch, walk):
+    loaded: set[object] = set()  # by tile: its steps share what one of them has loaded
+    for tile, around, step, bodies in _steps(launch, walk):
         for buffer, index in _accesses(step, bodies, launch.layouts):
+            if (tile, buffer, index) in loaded:
+                continue
+            loaded.add((tile, buffer, index))
             layout = launch.layouts[buffer]
             place = _place(index, layout)
             points = _points([a for a in around if a in place.axes()]) if place is not None else _points(around)
@@ -144,8 +176,7 @@ def _lanes(launch: LaunchPlan, walk: Walk | None) -> tuple[Atom, ...]:
 def _is_side_by_side(place: IndexExpr, lanes: Iterable[Atom]) -> bool:
     """Tell whether elements that a tile takes are neighbours in memory, or one."""
     varying = [a for a in lanes if a in place.axes()]
-    splits = [place.coef(a) for a in varying]
-    return not varying or any(s is not None and s[0].const() == 1 for s in splits)
+    return not varying or any(lane_step(place, a, SECTOR) is ONE for a in varying)
 
 
 def _accesses(

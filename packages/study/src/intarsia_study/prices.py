@@ -52,6 +52,10 @@ CORE = {
     "move": 2.0, "again": 0.5, "strided": 2.5, "turned": 0.3, "serial": 1.5, "loop": 1.0,
 }  # fmt: skip
 LOADED = 3.0  # a target's rate is what kernels reach with their loads; without them additions are so much faster
+# instructions of a GPU for a unit of a function's weight: an erf has twelve units, and of the 38 instructions of a
+# bias + gelu over bf16 about 10 move and convert (docs/benchmarks.md)
+HEAVY_UNIT = 2.5
+CACHED = 2  # how much faster a GPU's last cache is than its memory, where nobody measured it
 CALL = 60.0  # nanoseconds for a kernel of one thread
 # errors count relative to the time of a kernel, or to this, in microseconds, which is about what a clock tells apart
 LEAST_US = 4.0
@@ -77,11 +81,11 @@ class WalkPrices:
     def of(cls, target: Target) -> WalkPrices:
         """Return what the target's peaks say, and on a CPU what a core usually takes for each thing by its vectors'."""
         machine = target.machine if target.is_gpu else target.machine.scaled(1)
-        cached = 1 / (machine.l2_gb_per_s or machine.gb_per_s)
+        cached = 1 / (machine.l2_gb_per_s or machine.gb_per_s * (CACHED if target.is_gpu else 1))
         if target.is_gpu:
             ns = {
-                "light": 1 / machine.gflop_per_s, "heavy": 8 / machine.gflop_per_s, "near": cached, "again": cached,
-                "far": 1 / machine.gb_per_s, "apart": 32 * cached, "launch": 1e3 * machine.launch_us,
+                "light": 1 / machine.gflop_per_s, "heavy": HEAVY_UNIT / machine.gflop_per_s, "near": cached,
+                "again": cached, "far": 1 / machine.gb_per_s, "apart": 32 * cached, "launch": 1e3 * machine.launch_us,
             }  # fmt: skip
         else:
             vector = machine.vector_bytes / 4 / (LOADED * machine.gflop_per_s)
