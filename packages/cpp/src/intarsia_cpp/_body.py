@@ -127,6 +127,8 @@ class Scope:
             return self._gather(v, args)
         if v.op == "index":
             return self._index(v)
+        if v.op == "cast" and (wide := _rounded(v)) is not None:
+            return self.name(Rep(f"rounded_bf16({self._find(wide).text})", "f32", vector("f32", lanes)))
         return self.name(expression(v.op, v.dtype, self._fitted(v, args), lanes))
 
     def _fitted(self, v: Val, args: list[Rep]) -> list[Rep]:
@@ -235,3 +237,11 @@ class Scope:
             self.lines.append("else")
         self.each_lane(f"{name}[l] = {text};")
         return name
+
+
+def _rounded(v: Val) -> Val | None:
+    """Return the f32 value that `v`, a cast to f32, rounds to bfloat16, or None: its 16 bits aren't wanted."""
+    narrow = v.args[0]
+    if v.dtype != "f32" or narrow.op != "cast" or narrow.dtype != "bf16" or narrow.args[0].dtype != "f32":
+        return None
+    return narrow.args[0]  # type: ignore[no-any-return]

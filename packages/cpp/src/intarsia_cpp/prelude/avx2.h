@@ -27,7 +27,13 @@ INL f64x4 vmax(f64x4 a, f64x4 b) { return b != b ? b : mx(b, a); }
 INL f32x8 vmin(f32x8 a, f32x8 b) { return b != b ? b : mn(b, a); }
 INL f64x4 vmin(f64x4 a, f64x4 b) { return b != b ? b : mn(b, a); }
 //: look_up
-INL f32x8 look_up(const f32 *table, i32x8 k) { return __builtin_shuffle(ld<f32x8>(table), ld<f32x8>(table + 8), k); }
+INL f32x8 look_up(const f32 *table, i32x8 k) { return __builtin_ia32_permvarsf256(ld<f32x8>(table), k); }
+//: up_bf16 down_bf16
+template <> INL1 f32x8 up_bf16<f32x8, u16x8>(u16x8 h) {
+  return (f32x8)((u32x8)__builtin_ia32_pmovzxwd256((i16x8)h) << 16); }
+template <> INL1 u16x8 down_bf16<u16x8, f32x8>(f32x8 v) {
+  const u32x8 r = (u32x8)rounded_bf16(v) >> 16;
+  return (u16x8)__builtin_ia32_packusdw128((i32x4)half<u32x4>(r, 0), (i32x4)half<u32x4>(r, 1)); }
 //: up_f16 down_f16
 template <> INL1 f32x8 up_f16<f32x8, u16x8>(u16x8 h) { return __builtin_ia32_vcvtph2ps256((i16x8)h); }
 template <> INL1 u16x8 down_f16<u16x8, f32x8>(f32x8 v) { return (u16x8)__builtin_ia32_vcvtps2ph256(v, 0); }

@@ -41,7 +41,8 @@ MASKED(i32x16, i32x16, i32, u16, __builtin_ia32_loaddqusi512_mask, __builtin_ia3
 MASKED(i32x8, i32x8, i32, u8, __builtin_ia32_loaddqusi256_mask, __builtin_ia32_storedqusi256_mask)
 MASKED(i64x8, lanes_of_64, long long, u8, __builtin_ia32_loaddqudi512_mask, __builtin_ia32_storedqudi512_mask)
 //: look_up
-INL f32x16 look_up(const f32 *table, i32x16 k) { return __builtin_shuffle(ld<f32x16>(table), k); }
+INL f32x16 look_up(const f32 *table, i32x16 k) {
+  const f32x8 row = ld<f32x8>(table); return __builtin_shuffle(joined<f32x16>(row, row), k); }
 //: up_bf16 down_bf16
 template <> INL1 f32x16 up_bf16<f32x16, u16x16>(u16x16 h) {
   return (f32x16)((u32x16)__builtin_ia32_pmovzxwd512_mask((i16x16)h, i32x16{}, -1) << 16); }

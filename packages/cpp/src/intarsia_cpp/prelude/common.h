@@ -94,10 +94,13 @@ FOLD(fold_or, a | b)
 FOLD(fold_and, a & b)
 //: up_bf16
 template <class W, class V> INL W up_bf16(V h) { typedef typename of<W>::u U; return (W)(cv<U>(h) << 16); }
+//: rounded_bf16  up_bf16 of down_bf16, without leaving the registers of f32
+template <class V> INL V rounded_bf16(V v) {
+  typedef typename of<V>::u U; const U u = (U)v, r = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+  return (V)(v != v ? U{} + 0x7fc00000u : r); }
 //: down_bf16  to nearest, halves to even; every NaN becomes 0x7fc0
 template <class H, class V> INL H down_bf16(V v) {
-  typedef typename of<V>::u U; const U u = (U)v, r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-  return cv<H>(v != v ? U{} + 0x7fc0u : r); }
+  typedef typename of<V>::u U; return cv<H>((U)rounded_bf16(v) >> 16); }
 //: aligned_alloc free
 extern "C" void *aligned_alloc(unsigned long, unsigned long) noexcept;
 extern "C" void free(void *) noexcept;
@@ -129,10 +132,10 @@ INL i64 block_width(i64 rows, i64 others, i64 threads, i64 lanes, i64 most) {
   const i64 pieces = others > 0 && others < threads ? (threads + others - 1) / others : 1;
   const i64 part = (rows + pieces - 1) / pieces;
   return part < most ? (part + lanes - 1) / lanes * lanes : most; }
-//: look_up  entries of a table of 16, one for each lane
+//: look_up  entries of a table of 8, one for each lane
 template <class I> INL auto look_up(const f32 *table, I k) {
   typename same<I>::f v{};
-  for (int l = 0; l < of<I>::n; l++) v[l] = table[k[l] & 15];
+  for (int l = 0; l < of<I>::n; l++) v[l] = table[k[l] & 7];
   return v; }
 //: up_f16  by a multiplication that also brings subnormals to their place
 template <class W, class V> INL W up_f16(V h) {

@@ -1,8 +1,7 @@
 //: vrsqrt
 template <class V> INL V vrsqrt(V a) { return bc<V>(1) / vsqrt(a); }
-//: vexp  f32: 1 ulp. n = round(x / ln 2), polynomial in x - n ln 2, times 2**n
-template <class V> INL V vexp(V x) {
-  const V c = mn(bc<V>(89.f), mx(bc<V>(-104.f), x)), n = vround(c * 1.44269504088896341f);
+//: exp_of_remainder vexp  f32: 1 ulp. n = round(x / ln 2), polynomial in x - n ln 2, times 2**n
+template <class V> INL V exp_of_remainder(V c, V n) {
   V r = fma_(n, bc<V>(-0.693359375f), c), p = bc<V>(1.9875691500e-4f);
   r = fma_(n, bc<V>(2.12194440e-4f), r);
   p = fma_(p, r, bc<V>(1.3981999507e-3f));
@@ -10,7 +9,14 @@ template <class V> INL V vexp(V x) {
   p = fma_(p, r, bc<V>(4.1665795894e-2f));
   p = fma_(p, r, bc<V>(1.6666665459e-1f));
   p = fma_(p, r, bc<V>(0.5f));
-  p = fma_(p, r * r, r) + 1.f;
+  return fma_(p, r * r, r) + 1.f; }
+template <class V> INL V vexp(V x) {
+  typedef typename of<V>::i I;
+  if (of<V>::n == 8 && !any(~(vabs(x) < 87.f))) {  // no lane leaves the normal numbers: exponents are added
+    const V n = vround(x * 1.44269504088896341f);
+    return (V)((I)exp_of_remainder(x, n) + (cv<I>(n) << 23)); }
+  const V c = mn(bc<V>(89.f), mx(bc<V>(-104.f), x)), n = vround(c * 1.44269504088896341f);
+  const V p = exp_of_remainder(c, n);
   return ldexp2(x < -103.98f ? V{} : p, n); }  // scaling down to 0 would be a slow case of the hardware
 //: vlog  f32: x = m 2**k with m in [sqrt(1/2), sqrt(2)), then log(1 + f) = f - f*f/2 + f*f*f P(f)
 template <class V> INL V vlog(V x) {
@@ -33,28 +39,31 @@ template <class V> INL V vlog(V x) {
   r = x == 0.f ? bc<V>(-__builtin_inff()) : r;
   r = x < 0.f ? bc<V>(__builtin_nanf("")) : r;
   return (x == __builtin_inff()) | (x != x) ? x : r; }
-//: verf  f32: x times a polynomial in |x| - centre, one for each of 16 pieces of [0, 4); where it rounds to 1 it is 1
-static const f32 erf_table[6][16] __attribute__((aligned(64))) = {
-  {1.12252963f, 1.07764506f, 0.997185409f, 0.896085799f, 0.789678454f, 0.689578235f, 0.602119207f, 0.529061377f,
-   0.469339281f, 0.420722961f, 0.380874157f, 0.347809434f, 0.319996834f, 0.296295762f, 0.275861979f, 0.258064508f},
-  {-0.0931549445f, -0.259446084f, -0.373897403f, -0.424389422f, -0.419026196f, -0.377613425f, -0.32101351f, -0.264274955f,
-   -0.215058103f, -0.175459579f, -0.144657627f, -0.120876245f, -0.102378264f, -0.0877875611f, -0.0760992467f, -0.0665972009f},
-  {-0.365642309f, -0.288495272f, -0.16526486f, -0.0397309475f, 0.0541918091f, 0.104267411f, 0.117074728f, 0.107401393f,
-   0.0888634846f, 0.069871515f, 0.0539598949f, 0.0417536981f, 0.0326962695f, 0.0259983577f, 0.020990666f, 0.0171860252f},
-  {0.0553772375f, 0.142984897f, 0.17534402f, 0.151600838f, 0.0962298885f, 0.0390333869f, -0.00137376809f, -0.0213114247f,
-   -0.0262708496f, -0.0236383229f, -0.018693205f, -0.0140004568f, -0.0103348251f, -0.00767579395f, -0.00578537956f, -0.00443425542f},
-  {0.106054433f, 0.0626983568f, 0.00198034174f, -0.0444001444f, -0.0603374988f, -0.0504389629f, -0.0297867041f, -0.0112713976f,
-   -0.000127361098f, 0.00437602447f, 0.00504130777f, 0.00421293033f, 0.00313142198f, 0.00223550061f, 0.00158987381f, 0.00114451093f},
-  {-0.0194442049f, -0.0462021232f, -0.046420332f, -0.0255044363f, -0.000650145579f, 0.0143847885f, 0.0168994721f, 0.0120440461f,
-   0.00591294328f, 0.00167795306f, -0.000305632973f, -0.000863715832f, -0.000814762141f, -0.000612894539f, -0.000427389925f, -0.000293173827f}};
+//: verf  f32: polynomials in |x| - centre for 8 pieces of [0, 4), in the first of erf(x) / x; where it rounds to 1 it is 1
+static const f32 erf_table[7][8] __attribute__((aligned(32))) = {
+  {1.10530555f, 0.711155653f, 0.92290014f, 0.986671686f,
+   0.998537302f, 0.999899387f, 0.999995708f, 0.999999881f},
+  {-0.181165487f, 0.642931521f, 0.236521229f, 0.0527748354f,
+   0.00714229979f, 0.000586294278f, 2.91936467e-05f, 8.81886649e-07f},
+  {-0.33535105f, -0.482198149f, -0.295651734f, -0.092356205f,
+   -0.0160701573f, -0.00161226746f, -9.48693341e-05f, -3.30607099e-06f},
+  {0.104691856f, 0.0267272182f, 0.167523086f, 0.0901776627f,
+   0.0217269789f, 0.00275820703f, 0.000195219283f, 7.91172806e-06f},
+  {0.0890217647f, 0.150675625f, -0.00613203505f, -0.048105523f,
+   -0.0190882571f, -0.00325771049f, -0.000286169437f, -1.37854086e-05f},
+  {-0.0349708386f, -0.0512608625f, -0.0467769317f, 0.00596954022f,
+   0.0105811423f, 0.00282583339f, 0.000332615979f, 2.02052634e-05f},
+  {-0.0180231333f, -0.0265828297f, 0.0205977373f, 0.00904949475f,
+   -0.00277956529f, -0.00166785053f, -0.000273758458f, -2.06924233e-05f}};
 template <class V> INL V verf(V x) {
   typedef typename of<V>::i I;
   const V a = vabs(x), c = mn(bc<V>(3.99999976f), a);
-  const I k = cv<I>(c * 4.f);
-  const V t = c - fma_(cv<V>(k), bc<V>(0.25f), bc<V>(0.125f));
-  V p = look_up(erf_table[5], k);
-  for (int j = 4; j >= 0; j--) p = fma_(p, t, look_up(erf_table[j], k));
-  return vcopysign(a > bc<V>(3.9192059f) ? bc<V>(1.f) : mn(bc<V>(1.f), c * p), x); }
+  const I k = cv<I>(c * 2.f);
+  const V t = c - fma_(cv<V>(k), bc<V>(0.5f), bc<V>(0.25f));
+  V p = look_up(erf_table[6], k);
+  for (int j = 5; j >= 0; j--) p = fma_(p, t, look_up(erf_table[j], k));
+  const V r = mn(bc<V>(1.f), c < 0.5f ? c * p : p);
+  return vcopysign(a > bc<V>(3.9192059f) ? bc<V>(1.f) : r, x); }
 //: libm_fmod
 extern "C" f32 fmodf(f32, f32) noexcept;
 extern "C" f64 fmod(f64, f64) noexcept;
