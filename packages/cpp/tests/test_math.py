@@ -8,10 +8,11 @@ import pytest
 import torch
 from cpp_harness import ISAS, Case, compile_text, emit_unit, program_of, run_unit
 
+from intarsia_ir.dtypes import dtype_from_name
 from intarsia_ir.records import Target
 from intarsia_loops.index import axis, lift
 from intarsia_loops.ops import SCALAR_OPS
-from intarsia_loops.program import Kernel, Nest, load, val
+from intarsia_loops.program import Kernel, Nest, cast, load, val
 from intarsia_testkit.fired import Tally
 
 UNARY = (
@@ -105,3 +106,20 @@ def test_double_precision(isa: str, tmp_path: Path) -> None:
 def test_erf_never_leaves_its_range(tmp_path: Path) -> None:
     x = torch.linspace(3.0, 4.5, 1 << 18)
     assert measured("erf", ISAS[0], [x], tmp_path).max() == 1.0
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("half", ["bf16", "f16"])
+def test_rounding_to_half_types_in_registers(half: str, isa: str, tmp_path: Path) -> None:
+    """What isn't wanted in 16 bits is rounded as torch rounds it, NaN and ties included."""
+    ties = (torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32) << 16) + 0x8000
+    x = torch.cat([bit_patterns(16381), ties.view(torch.float32)])
+    i = axis("i0", len(x))
+    body = cast(cast(load("x", (lift(i),), "f32"), half), "f32")
+    case = Case("rounded", Kernel((i,), (Nest("o", (i,), (), "map", body, "f32"),)), {"x": x})
+    program, values, [[output]] = program_of([case])
+    source = emit_unit(program, Target(isa=isa, threads=1))
+    got = run_unit(program, source, compile_text(source, tmp_path), values)[output]
+    torch.testing.assert_close(got, x.to(dtype_from_name(half)).float(), rtol=0, atol=0, equal_nan=True)
+    if half == "bf16":
+        assert "rounded_bf16(t" in source.text

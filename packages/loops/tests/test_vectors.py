@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from intarsia_loops.index import ONE, ZERO, axis, lift, size_symbol
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, cast, const, index_value, load, val
 from intarsia_loops.rewrites import postorder
 from intarsia_loops.vectors.axes import collapse, lane_step, lone_remainder, separate, unit_stride_score
+from intarsia_loops.vectors.exact import rounded_once
 from intarsia_loops.vectors.groups import group_steps
 from intarsia_loops.vectors.lanes import lane_row
 from intarsia_loops.vectors.narrow import is_saturated, narrowed
@@ -122,3 +125,36 @@ def test_positions_that_fit_are_narrow():
     large = val("mul", wide, const(1 << 40, "i64"), dtype="i64")
     kernel = Kernel((J,), (Nest("y", (J,), (), "map", cast(large, "f32"), "f32"),))
     assert narrowed(kernel) == kernel
+
+
+def test_what_a_half_type_holds_is_rounded_once():
+    x = cast(load("x", (lift(J),), "bf16"), "f32")
+    exact = val(
+        "where",
+        val("lt", x, const(0.5, "f32"), dtype="b8"),
+        f32("neg", x),
+        f32("max", x, const(0.5, "f32")),
+        dtype="f32",
+    )
+    again = cast(cast(exact, "bf16"), "f32")
+
+    def rounded(body: Val) -> Val:
+        (step,) = rounded_once(Kernel((J,), (Nest("y", (J,), (), "map", body, "bf16"),))).steps
+        return step.body
+
+    assert rounded(cast(f32("mul", again, again), "bf16")) == cast(f32("mul", exact, exact), "bf16")
+    for other in (f32("mul", x, x), f32("max", x, const(0.1, "f32")), f32("max", x, const(float("nan"), "f32"))):
+        kept = cast(f32("neg", cast(cast(other, "bf16"), "f32")), "bf16")
+        assert rounded(kept) == kept
+    other_type = cast(f32("neg", cast(cast(f32("neg", x), "f16"), "f32")), "bf16")
+    assert rounded(other_type) == other_type
+
+
+@pytest.mark.parametrize(
+    ("number", "types"), [(0.0, 2), (-1.5, 2), (65504.0, 1), (65536.0, 1), (1e-7, 0), (float("inf"), 2)]
+)
+def test_constants_that_half_types_hold(number, types):
+    c = f32("neg", const(number, "f32"))
+    bodies = [cast(cast(c, t), "f32") for t in ("bf16", "f16")]
+    kernels = [Kernel((J,), (Nest("y", (J,), (), "map", body, "f32"),)) for body in bodies]
+    assert sum(rounded_once(k).steps[0].body == c for k in kernels) == types

@@ -12,6 +12,7 @@ from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr, axis, lift
 from intarsia_loops.program import Buffer, Kernel, Nest, Scatter, Val, index_value, scatter_of, val
 from intarsia_loops.rewrites import at, postorder
 from intarsia_loops.vectors.axes import collapse, separate
+from intarsia_loops.vectors.exact import rounded_once
 from intarsia_loops.vectors.groups import Group, group_steps
 from intarsia_loops.vectors.narrow import narrowed
 from intarsia_loops.vectors.reads import reading
@@ -49,6 +50,7 @@ def vector_walk(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, a
         ask: Who answers, once for each word.
     """
     outs = kernel.writes()
+    kernel = rounded_once(kernel)
     if ask("narrow", Narrow(kernel)):
         kernel = narrowed(kernel)
     made = _Walk(kernel, buffers, target, ask)
