@@ -146,12 +146,73 @@ def waited_for_later(rank, x):
 
 def passed_on(rank, x):
     y = x * 2 + rank
+    source = None
     if rank == 0:
         dist.send(y, 1)
     elif rank == 1:
         y = torch.empty_like(x)
-        dist.recv(y, 0)
-    return y + 1
+        source = dist.recv(y, 0)
+    return y + 1, source
+
+
+def passed_around(rank, x):
+    """Each sends to the next one, with what it received added, in turn: an order that nothing may change."""
+    ranks, total = dist.get_world_size(), x * (rank + 1)
+    before = torch.empty_like(x)
+    if rank > 0:
+        dist.recv(before, group_src=rank - 1, group=dist.group.WORLD, tag=3)
+        total += before
+    if rank < ranks - 1:
+        dist.send(total, rank + 1, tag=3)
+    dist.broadcast(total, ranks - 1)
+    return total - x
+
+
+def passed_meanwhile(rank, x):
+    """What is sent is what was there when the sending began; what comes is there behind the wait."""
+    other = 1 - rank
+    mine, theirs = x * 3 + rank, torch.zeros(4, 4)
+    works = [dist.isend(mine, other), dist.irecv(theirs, other)]
+    y = x.square() - rank
+    done = [work.wait() for work in works]
+    mine += 1
+    return theirs + y, mine, done
+
+
+def swapped(rank, x):
+    other = 1 - rank
+    halves = x.chunk(2)
+    theirs = [torch.empty_like(half) for half in halves]
+    sends = [dist.P2POp(dist.isend, half.contiguous() * (rank + 1), other) for half in halves]
+    operations = [*sends, *(dist.P2POp(dist.irecv, half, other) for half in theirs)]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    return torch.cat(theirs) + x
+
+
+def sent_beside_sums(rank, x):
+    """Collectives stay on their side of what one sends to another."""
+    y, z = x * 2, x + rank
+    dist.all_reduce(y)
+    received = torch.empty_like(x)
+    if rank == 0:
+        dist.send(y + z, 1)
+        dist.recv(received, 1)
+    else:
+        dist.recv(received, 0)
+        dist.send(received * y, 0)
+    dist.all_reduce(z)
+    return received + z, y
+
+
+def sent_by_either(rank, x):
+    """Received from whoever sends."""
+    y = torch.zeros(4, 4)
+    if rank == 0:
+        dist.send(x, 1)
+    else:
+        dist.recv(y)
+    return y + x
 
 
 def between_barriers(rank, x):
@@ -201,12 +262,17 @@ WHOLE = (
     sent_by_one,
     asynchronous,
     gathered_meanwhile,
+    passed_on,
+    passed_around,
+    passed_meanwhile,
+    swapped,
+    sent_beside_sums,
 )
 #: What has a part that no graph holds.
 BROKEN = (
     never_waited_for,
     waited_for_later,
-    passed_on,
+    sent_by_either,
     between_barriers,
     reduced_for_one,
     not_contiguous,

@@ -57,7 +57,8 @@ def refuse(*args, **kwargs): raise AssertionError(args)
 subprocess.Popen.__init__ = refuse
 import intarsia_export
 print(intarsia_export.load({str(path)!r})(torch.ones(2, 3))[1])
-named = ("tensorcapture", "pyeval", "bytecode", "framehook", "recorder", "fuser", "scheduler", "cpp")
+named = ("tensorcapture", "pyeval", "bytecode", "framehook", "recorder", "fuser", "scheduler", "cpp", "shapes")
+assert "sympy" not in sys.modules  # half a second of every start, and nobody computes with sizes there
 assert not [n for n in named if "intarsia_" + n in sys.modules] and "intarsia" not in sys.modules
 assert "pickle" not in open({str(path)!r}, "rb").read().decode("latin-1")
 """

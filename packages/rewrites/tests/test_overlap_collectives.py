@@ -206,3 +206,25 @@ def test_values_stay(drawn: Any, bucket: int, slow: bool) -> None:
     fired.count("nothing" if found is gm else "joined" if len(order) < len(given_order) else "moved")
     if len(order) == len(given_order):
         assert order == given_order
+
+
+def test_what_one_process_sends_to_another_keeps_its_place_and_its_wait() -> None:
+    """Collectives neither pass it nor begin before its wait; what computes does, as it does for them."""
+    gm = program(
+        f"f32[4] = {COLLECTIVE['reduce'].format('g')}",
+        'f32[4] = intarsia_p2p.send.default(%h, 1, 0, "0")',
+        "f32[4] = _c10d_functional.wait_tensor.default(%1)",
+        'f32[4] = intarsia_p2p.receive.default(%h, 1, 0, "0")',
+        "f32[4] = _c10d_functional.wait_tensor.default(%3)",
+        f"f32[4] = {COLLECTIVE['reduce'].format('h')}",
+        "f32[64, 64] = aten.mm.default(%x, %x)",
+        "f32[4] = _c10d_functional.wait_tensor.default(%0)",
+        "f32[4] = _c10d_functional.wait_tensor.default(%5)",
+        inputs="%g: f32[4], %h: f32[4], %x: f32[64, 64]",
+        returns="%4, %6, %7, %8",
+    )
+    before = aten.print_ir(gm)
+    found = names(overlapped(gm))
+    exchanged = [name for name in found if name != "mm"]
+    assert exchanged[:6] == ["all_reduce", "send", "wait_tensor", "receive", "wait_tensor", "all_reduce"]
+    assert aten.print_ir(gm) == before

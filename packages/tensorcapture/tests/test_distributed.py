@@ -226,14 +226,14 @@ def watch(monkeypatch):
     return sent
 
 
-def test_sending_to_one_process_breaks():
+def test_sending_to_oneself_breaks():
     def fn(x):
         y = x * 2
         dist.send(y, 0)
         return y
 
     executor = Executor()
-    with pytest.raises(ValueError, match="rank"):  # eager's own: there is no other process
+    with pytest.raises(ValueError, match="rank"):  # eager's own
         executor.call(fn, X)
     assert [b.code for b in executor.captures[0].breaks] == ["tracer.collective"]
 

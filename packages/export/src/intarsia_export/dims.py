@@ -15,7 +15,6 @@ import torch
 
 from intarsia_ir.choices import instance_of
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_shapes import mark_dynamic
 
 __all__ = ["Case", "Dim", "Places", "cases_of", "example_of", "places_of"]
 
@@ -213,6 +212,8 @@ def hints_of(case: Case, places: Places) -> Mapping[Dim, int]:
 
 def example_of(tensor: torch.Tensor, dims: Mapping[int, Dim], case: Case, hints: Mapping[Dim, int]) -> torch.Tensor:
     """Return a tensor like `tensor` with the sizes of a case, its rows repeated or left out; what varies is marked."""
+    from intarsia_shapes import mark_dynamic  # with SymPy, which a process that loads artefacts has no use for
+
     example = tensor.detach()
     for place, dim in dims.items():
         size, has = hints[dim], tensor.shape[place]

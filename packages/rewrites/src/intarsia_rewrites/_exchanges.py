@@ -19,8 +19,13 @@ __all__ = ["Roofline", "bytes_of", "exchange_of", "is_wait", "must_follow"]
 
 
 def is_wait(node: fx.Node) -> bool:
-    """Tell whether a node waits for a collective."""
-    return _name(node) == "_c10d_functional::wait_tensor"
+    """Tell whether a node waits for a collective.
+
+    One that waits for what a single process sends isn't meant: both stay where they are.
+    """
+    if _name(node) != "_c10d_functional::wait_tensor":
+        return False
+    return not any(_name(begun).startswith("intarsia_p2p::") for begun in node.all_input_nodes)
 
 
 def exchange_of(node: fx.Node, ranks: Callable[[str], int]) -> Exchange | None:
@@ -52,8 +57,8 @@ def bytes_of(value: Any) -> int:
 def must_follow(nodes: list[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
     """Return for each call what must come before it: operands, and what was before it and has an effect too.
 
-    Draws follow draws. Collectives, checks and calls of which nothing is known follow each other, but for waits, which
-    follow what they wait for.
+    Draws follow draws. Collectives, checks and calls of which nothing is known follow each other, but for waits for
+    collectives, which follow what they wait for.
     """
     before: dict[fx.Node, list[fx.Node]] = {}
     drawn: list[fx.Node] = []

@@ -27,8 +27,10 @@ __all__ = ["MAY_RETURN_OPERAND", "ExternCall"]
 DIRECT = frozenset(
     {"mm", "bmm", "addmm", "baddbmm", "convolution", "embedding", "_scaled_dot_product_flash_attention_for_cpu"}
 )
-# Namespaces of operators whose results torch predicts.
-_TORCHS = frozenset({"aten", "prims", "quantized", "torchvision", "_c10d_functional", "c10d", "higher_order"})
+# Namespaces of operators whose results are known to be as predicted.
+_TORCHS = frozenset(
+    {"aten", "prims", "quantized", "torchvision", "_c10d_functional", "c10d", "intarsia_p2p", "higher_order"}
+)
 # Returns its operand itself when it isn't training.
 MAY_RETURN_OPERAND = frozenset({"aten.native_dropout.default"})
 

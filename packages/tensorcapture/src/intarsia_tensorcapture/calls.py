@@ -32,6 +32,7 @@ from intarsia_tensorcapture import (
     higher_order,
     inference,
     leaves,
+    messages,
     optimizers,
     overriding,
     settings,
@@ -296,6 +297,7 @@ def _grouped(lists: Any, with_indices: bool = False) -> Any:
 HANDLERS: dict[Any, Handler] = {
     **cards.HANDLERS,
     **distributed.HANDLERS,
+    **messages.HANDLERS,
     **generators.HANDLERS,
     **gradients.HANDLERS,
     **higher_order.HANDLERS,

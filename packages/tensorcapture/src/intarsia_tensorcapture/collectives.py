@@ -1,4 +1,4 @@
-"""Collectives of `torch.distributed` that write tensors, by functional ones: in Python, which the evaluator traces.
+"""Exchanges of `torch.distributed` that write tensors, by functional ones: in Python, which the evaluator traces.
 
     dist.all_reduce(x)        ->   x.copy_(wait_tensor(all_reduce(x, "sum", "0")))
 
@@ -23,17 +23,19 @@ __all__ = [
     "all_reduce",
     "all_to_all_single",
     "broadcast",
+    "receive",
     "reduce_scatter_single",
+    "send",
 ]
 
 
 class Begun:
-    """A collective under way: what is used of the `torch.distributed.Work` that eager returns.
+    """An exchange under way: what is used of the `torch.distributed.Work` that eager returns.
 
     Whoever asks whether it is done is told that it is, when it is: what asks until then would ask forever in a graph.
 
     Args:
-        outputs: Tensors in which data arrives, in equal parts.
+        outputs: Tensors in which data arrives, in equal parts; none where it is sent only.
         arriving: What the functional collective gave, not waited for.
     """
 
@@ -48,7 +50,7 @@ class Begun:
             return True
         self.arriving = None
         arrived = torch.ops._c10d_functional.wait_tensor(arriving)
-        parts = [arrived] if len(self.outputs) == 1 else arrived.chunk(len(self.outputs))
+        parts = arrived.chunk(len(self.outputs)) if len(self.outputs) > 1 else [arrived] * len(self.outputs)
         for output, part in zip(self.outputs, parts, strict=True):
             output.copy_(part.view(output.shape))
         return True
@@ -138,3 +140,13 @@ def all_to_all_single(
     if sum(taken) != output.shape[0] or sum(given) != tensor.shape[0]:
         raise ValueError("the parts don't make up the tensors")
     return Begun([output], torch.ops._c10d_functional.all_to_all_single(tensor.detach(), taken, given, name))
+
+
+def send(tensor: Tensor, to: int, tag: int, name: str) -> Begun:
+    """Send a tensor, as it is now, to the process at the place `to` of the group."""
+    return Begun([], torch.ops.intarsia_p2p.send(tensor.detach(), to, tag, name))
+
+
+def receive(tensor: Tensor, source: int, tag: int, name: str) -> Begun:
+    """Fill a tensor with what the process at the place `source` of the group sends."""
+    return Begun([tensor], torch.ops.intarsia_p2p.receive(tensor.detach(), source, tag, name))

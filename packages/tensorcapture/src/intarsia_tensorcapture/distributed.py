@@ -35,7 +35,16 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
     from intarsia_tensorcapture.tensor import Recording
 
-__all__ = ["HANDLERS", "finish_begun", "group_attribute", "handler_of", "refuse_exchange", "wait_of"]
+__all__ = [
+    "HANDLERS",
+    "ExchangeCall",
+    "finish_begun",
+    "group_attribute",
+    "group_of",
+    "handler_of",
+    "refuse_exchange",
+    "wait_of",
+]
 
 
 def _is_available(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -74,13 +83,13 @@ def _of_all(function: Any) -> Any:
 
     def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         group = named(function.__name__, args, keywords, ("group",)).get("group", NONE)
-        found = function(_group(plugin, tx, function.__name__, group))
+        found = function(group_of(plugin, tx, function.__name__, group))
         return Const(found if type(found) is int else str(found))
 
     return handler
 
 
-def _group(plugin: Recording, tx: Tracer, name: str, group: Value) -> Any:
+def group_of(plugin: Recording, tx: Tracer, name: str, group: Value) -> Any:
     """Return a process group, on which the graph then relies; that of all processes for None.
 
     Raises:
@@ -152,7 +161,7 @@ def _name_of(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Key
         if mesh is given and found.ndim != 1:
             raise Break("tracer.exception", "a collective is called with a mesh of several dimensions")
         return Const(str(found.get_group(dim).group_name))
-    return Const(str(_group(plugin, tx, "a collective", given).group_name))
+    return Const(str(group_of(plugin, tx, "a collective", given).group_name))
 
 
 def _given(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -193,7 +202,7 @@ def _call_wait(operator: Any, plugin: Recording, tx: Tracer, args: Sequence[Valu
 
 
 _WAIT = "_c10d_functional::wait_tensor"
-_NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional"})
+_NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional", "intarsia_p2p"})
 _FUNCTIONAL = frozenset(
     [
         "all_gather_into_tensor",
@@ -202,8 +211,10 @@ _FUNCTIONAL = frozenset(
         "all_reduce_coalesced",
         "all_to_all_single",
         "broadcast",
+        "receive",
         "reduce_scatter_tensor",
         "reduce_scatter_tensor_coalesced",
+        "send",
         "wait_tensor",
     ]
 )
@@ -238,13 +249,21 @@ def _operator_name(target: Any) -> str:
 # -- collectives that write --------------------------------------------------------------------------------------
 
 
-class _Call:
-    """The arguments of a call of a function of `torch.distributed`, by name."""
+class ExchangeCall:
+    """The arguments of a call of a function of `torch.distributed`, by name.
 
-    def __init__(self, plugin: Recording, tx: Tracer, name: str, given: Keywords) -> None:
+    Args:
+        plugin: Records the graph.
+        tx: Evaluates the code.
+        name: Of the function.
+        given: Its arguments.
+        waits: Whether it returns when all is done; None: an argument says so.
+    """
+
+    def __init__(self, plugin: Recording, tx: Tracer, name: str, given: Keywords, *, waits: bool | None = None) -> None:
         self.plugin, self.tx, self.name, self.given = plugin, tx, name, given
-        self.group = _group(plugin, tx, name, given.get("group", NONE))
-        self.waits = not do.truth(tx, given.get("async_op", Const(False)))
+        self.group = group_of(plugin, tx, name, given.get("group", NONE))
+        self.waits = not do.truth(tx, given.get("async_op", Const(False))) if waits is None else waits
         if self.group in torch.distributed.distributed_c10d._world.pg_coalesce_state:
             raise self.refusal("is called where calls are gathered")
 
@@ -279,17 +298,17 @@ class _Call:
             raise self.refusal("reduces in a way that isn't known")
         return Const(name)
 
-    def source(self) -> Const:
-        """Return the place in the group that data comes from."""
-        of_all, of_group = (self.given.get(name, NONE).as_python() for name in ("src", "group_src"))
+    def place(self, name: str) -> Const:
+        """Return the place in the group that data comes from (`src`), or goes to (`dst`)."""
+        of_all, of_group = (self.given.get(key, NONE).as_python() for key in (name, f"group_{name}"))
         if (of_all is None) == (of_group is None):
-            raise self.refusal("isn't told where data comes from")
+            raise self.refusal("isn't told where data comes from, or goes to")
         return Const(torch.distributed.get_group_rank(self.group, of_all) if of_group is None else of_group)
 
     def run(self, twin: Any, *args: Value) -> Value:
         """Evaluate what does the same by a functional collective."""
         importlib.import_module("torch.distributed._functional_collectives")  # registers what fake tensors give
-        size = [] if twin in (collectives.all_reduce, collectives.broadcast) else [Const(self.group.size())]
+        size = [] if twin in _WITHOUT_SIZE else [Const(self.group.size())]
         operands = [*args, *size, Const(str(self.group.group_name))]
         begun = do.call(self.tx, self.tx.live.wrap(twin, None), operands, {})
         if self.waits:
@@ -297,6 +316,9 @@ class _Call:
             return NONE
         self.plugin.begun.append(begun)
         return begun
+
+
+_WITHOUT_SIZE = (collectives.all_reduce, collectives.broadcast, collectives.send, collectives.receive)
 
 
 def _finish(tx: Tracer, begun: Value) -> None:
@@ -324,45 +346,45 @@ def _reductions() -> dict[str, Any]:
     }
 
 
-def _all_reduce(call: _Call) -> Value:
+def _all_reduce(call: ExchangeCall) -> Value:
     call.read("tensor")
     return call.run(collectives.all_reduce, call.written("tensor"), call.reduction())
 
 
-def _broadcast(call: _Call) -> Value:
+def _broadcast(call: ExchangeCall) -> Value:
     call.read("tensor")
-    return call.run(collectives.broadcast, call.written("tensor"), call.source())
+    return call.run(collectives.broadcast, call.written("tensor"), call.place("src"))
 
 
-def _all_gather(call: _Call) -> Value:
+def _all_gather(call: ExchangeCall) -> Value:
     return call.run(collectives.all_gather, call.written("tensor_list"), call.read("tensor"))
 
 
-def _all_gather_single(call: _Call) -> Value:
+def _all_gather_single(call: ExchangeCall) -> Value:
     return call.run(collectives.all_gather_single, call.written("output_tensor"), call.read("input_tensor"))
 
 
-def _reduce_scatter_single(call: _Call) -> Value:
+def _reduce_scatter_single(call: ExchangeCall) -> Value:
     operands = call.written("output"), call.read("input"), call.reduction()
     return call.run(collectives.reduce_scatter_single, *operands)
 
 
-def _all_to_all_single(call: _Call) -> Value:
+def _all_to_all_single(call: ExchangeCall) -> Value:
     splits = [call.given.get(name, NONE) for name in ("output_split_sizes", "input_split_sizes")]
     return call.run(collectives.all_to_all_single, call.written("output"), call.read("input"), *splits)
 
 
-def _writing(name: str, function: Any, model: Callable[[_Call], Value]) -> Any:
+def _writing(name: str, function: Any, model: Callable[[ExchangeCall], Value]) -> Any:
     """Return the handler of a function that writes tensors."""
     parameters = tuple(inspect.signature(function).parameters)
 
     def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        return model(_Call(plugin, tx, name, named(name, args, keywords, parameters)))
+        return model(ExchangeCall(plugin, tx, name, named(name, args, keywords, parameters)))
 
     return handler
 
 
-_WRITING: dict[str, Callable[[_Call], Value]] = {
+_WRITING: dict[str, Callable[[ExchangeCall], Value]] = {
     "all_reduce": _all_reduce,
     "broadcast": _broadcast,
     "all_gather": _all_gather,
@@ -372,11 +394,11 @@ _WRITING: dict[str, Callable[[_Call], Value]] = {
     "reduce_scatter_single": _reduce_scatter_single,
     "all_to_all_single": _all_to_all_single,
 }
-_ONE_SENDS = "one process sends to another, or all to one, which no functional collective does"
+_TO_ONE = "one process sends to all, or all to one, which no functional collective does"
 _OBJECTS = "objects are exchanged, which a graph has none of"
 #: What always breaks, and why.
 _BREAKING = (
-    dict.fromkeys(["send", "recv", "isend", "irecv", "batch_isend_irecv", "reduce", "gather", "scatter"], _ONE_SENDS)
+    dict.fromkeys(["reduce", "gather", "scatter"], _TO_ONE)
     | dict.fromkeys(["all_gather_object", "gather_object", "scatter_object_list", "broadcast_object_list"], _OBJECTS)
     | dict.fromkeys(["send_object_list", "recv_object_list"], _OBJECTS)
     | dict.fromkeys(["barrier", "monitored_barrier"], "it gives nothing that a graph could wait for")

@@ -55,6 +55,7 @@ from intarsia_tensorcapture import (
     function_subclasses,
     generators,
     inference,
+    messages,
     modules,
     optimizers,
     overriding,
@@ -539,7 +540,8 @@ class Tensors(Extension):
             found = call_unrolled(self, tx, function.value, args, keywords)
         if found is None:
             found = call_flex(tx, function.value, args, keywords)
-        if found is None and not is_inlined(module) and not distributed_tensors.is_evaluated(function.value):
+        evaluated = (is_inlined(module), *(m.is_evaluated(function.value) for m in (distributed_tensors, messages)))
+        if found is None and not any(evaluated):
             wrapped = modules.unpatched(function.value)
             if wrapped is not None:
                 return do.call(tx, tx.live.wrap(wrapped, None), args, keywords)

@@ -20,6 +20,7 @@ from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
 
 from intarsia_ir import meta
+from intarsia_ir.aten import point_to_point
 from intarsia_ir.aten.functional_forms import NAMESPACE, form_named
 from intarsia_ir.choices import instance_of
 from intarsia_ir.effects import Effects
@@ -96,8 +97,10 @@ class Row:
 
 # Libraries that torch itself brings and whose schemas are trusted; of others more must be assumed.
 _KNOWN_LIBRARIES = frozenset(["aten", "prims"])
-# Libraries of torch whose calls exchange data with other processes, or wait for that.
-_OF_PROCESSES = frozenset(["_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional"])
+# Libraries whose calls exchange data with other processes, or wait for that.
+_OF_PROCESSES = frozenset(
+    ["_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional", point_to_point.NAMESPACE]
+)
 
 # ---- corrections: what schemas leave out -----------------------------------------------------------------------
 

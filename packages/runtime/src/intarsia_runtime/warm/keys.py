@@ -18,8 +18,8 @@ from intarsia_ir.values import Captured
 
 __all__ = ["Refused", "key_parts"]
 
-# operators whose formulas come with torch: its version says what they are
-_TORCHS = frozenset({"aten", "prims", "prim", "quantized", "higher_order", "_c10d_functional"})
+# operators whose formulas come with torch, or with this: the versions say what they are
+_TORCHS = frozenset({"aten", "prims", "prim", "quantized", "higher_order", "_c10d_functional", "intarsia_p2p"})
 
 
 @dataclass(frozen=True, slots=True)
