@@ -30,7 +30,7 @@ def _receive(like: Tensor, source: int, tag: int, group: str) -> Tensor:
 
 
 def _group(name: str) -> torch.distributed.ProcessGroup:
-    return torch.distributed.distributed_c10d._resolve_process_group(name)  # type: ignore[attr-defined]
+    return torch.distributed.distributed_c10d._resolve_process_group(name)  # type: ignore[attr-defined,arg-type]
 
 
 def _under_way(tensor: Tensor, work: torch.distributed.Work) -> Tensor:
