@@ -321,9 +321,9 @@ def distributed(session: nox.Session) -> None:
 
 @nox.session
 def report(session: nox.Session) -> None:
-    """Open pages of reports in a headless Chromium, at two widths: no error, no sideways scrolling, all found."""
-    install_everything(session, *TEST_TOOLS, "playwright")
-    session.run("python", "-m", "pytest", "integration/browser", *session.posargs)
+    """Open pages of reports in a headless Chromium, at two widths, and logs in tlparse: no error, all found."""
+    install_everything(session, *TEST_TOOLS, "playwright", "tlparse")
+    session.run("python", "-m", "pytest", "integration/browser", "integration/test_tlparse.py", *session.posargs)
 
 
 @nox.session

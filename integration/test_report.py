@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ from torch import nn
 import intarsia
 from intarsia_report import joined, page
 from intarsia_testkit.pages import read_page
+from intarsia_testkit.traces import check_trace
 
 
 def broken(x, w):
@@ -139,7 +139,7 @@ def test_the_times_of_stages_lie_within_the_call(tmp_path):
     assert {s.name for s in told.spans} == {"capture", "guards"}
     assert all(start - 0.1 <= begin and begin + seconds <= stop + 0.1 for begin, seconds in spans)
     told.trace(tmp_path / "out.json")
-    events = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["traceEvents"]
+    events = check_trace((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert len([e for e in events if e["ph"] == "X"]) == len(spans)
 
 

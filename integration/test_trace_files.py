@@ -66,7 +66,10 @@ def test_a_process_is_traced_without_explain(tmp_path):
     metrics = [record["compilation_metrics"] for record, _ in parent if "compilation_metrics" in record]
     names = [m["co_name"] for m in metrics]
     assert "f" in names and any(name.startswith("f (after the break in line ") for name in names)
-    assert len({record["frame_id"] for record, _ in parent if "frame_id" in record}) == len(metrics)
+    numbers = [(r["frame_id"], r["frame_compile_id"]) for r, _ in parent if "compilation_metrics" in r]
+    assert len(set(numbers)) == len(metrics) > len({frame for frame, _ in numbers})
+    assert {again for _, again in numbers} == {0, 1}, "what is compiled again keeps the number of its frame"
+    assert all(m["entire_frame_compile_time_s"] > (m["backend_compile_time_s"] or 0) for m in metrics)
     reasons = [text for record, text in parent if record.get("artifact", {}).get("name") == "recompile_reasons"]
     assert len(reasons) == 2 and all("mark_dynamic" in reason for reason in reasons)
     assert any("cos" in text for record, text in child if "dynamo_output_graph" in record)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -94,3 +96,22 @@ def test_the_environment_names_the_compiler(monkeypatch: pytest.MonkeyPatch) -> 
     assert detect_target().compiler == "ccache my++ -pipe" and detect_target(compiler="g++").compiler == "g++"
     monkeypatch.setenv("CXX", " ")
     assert detect_target().compiler in ("g++", "clang++", "")
+
+
+FORKED = """
+import os, signal
+import torch
+from intarsia_runtime import nan_gelu
+
+torch.ones(1 << 20).softmax(0)  # threads, which a forked process hasn't
+known = nan_gelu()
+if os.fork() == 0:
+    signal.alarm(60)  # where it waits for them
+    os._exit(nan_gelu() != known)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+"""
+
+
+def test_what_eager_makes_of_infinity_is_known_in_a_forked_process() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_report.explanation import Explanation
+from intarsia_report.explanation import Explanation, Span, StageRecord
+from intarsia_report.lanes import Placed, placed
 
-__all__ = ["trace"]
+__all__ = ["complete", "trace"]
 
 PROCESS = "intarsia: compilation"
 
@@ -29,27 +30,51 @@ def trace(explanation: Explanation, run: str | None = None) -> str:
     """
     profile = _profile(run)
     base = profile["baseTimeNanoseconds"] if profile else 0
+    ran = profile.get("traceEvents", ())
+    # a number that no process of the run has
+    process = 1 + max((e["pid"] for e in ran if isinstance(e.get("pid"), int)), default=0)
     events = [
-        {"name": "process_name", "ph": "M", "pid": PROCESS, "args": {"name": PROCESS}},
-        {"name": "process_sort_index", "ph": "M", "pid": PROCESS, "args": {"sort_index": -1}},
-        *_events(explanation, base / 1e3),
-        *profile.get("traceEvents", ()),
+        _named("process_name", process, 0, name=PROCESS),
+        _named("process_sort_index", process, 0, sort_index=-1),
+        *_events(explanation, base // 1000, process),
+        *ran,
     ]
     return json.dumps({**profile, "traceEvents": events, "displayTimeUnit": "ms", "baseTimeNanoseconds": base})
 
 
-def _events(explanation: Explanation, base: float) -> Iterator[dict[str, Any]]:
-    for span in explanation.spans:
-        yield _event(span.name, "frames", span.start, span.seconds, base, {"function": span.about})
+def _events(explanation: Explanation, base: int, process: int) -> Iterator[dict[str, Any]]:
+    frames = [(s, {"function": s.about}) for s in explanation.spans]
+    yield from _row("frames", frames, 1, base, process)
     for number, graph in enumerate(explanation.graphs):
-        for stage in graph.stages:
-            known = {"graph": number, "function": graph.name, "gives": stage.level}
-            yield _event(stage.name, f"graph {number}", stage.start, stage.seconds, base, known)
+        about = {"graph": number, "function": graph.name}
+        stages = [(s, {**about, "gives": s.level}) for s in graph.stages]
+        yield from _row(f"graph {number}", stages, 1 + ROWS * (number + 1), base, process)
 
 
-def _event(name: str, row: str, start: float, seconds: float, base: float, known: dict[str, Any]) -> dict[str, Any]:
-    times = {"ts": round(start * 1e6 - base, 3), "dur": round(seconds * 1e6, 3)}
-    return {"name": name, "cat": "compile", "ph": "X", **times, "pid": PROCESS, "tid": row, "args": known}
+# of one kind of work: as many of it overlap at most as threads compile
+ROWS = 1000
+
+
+def _row(
+    name: str, work: Sequence[tuple[Span | StageRecord, dict[str, Any]]], first: int, base: int, process: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the events of one kind of work, which overlaps where several threads compile."""
+    where = placed([(span.start, span.seconds) for span, _ in work])
+    for row in sorted({spot.row for spot in where}):
+        yield _named("thread_name", process, first + row, name=f"{name} ({row + 1})" if row else name)
+        yield _named("thread_sort_index", process, first + row, sort_index=first + row)
+    for (span, about), spot in zip(work, where, strict=True):
+        yield complete(span.name, spot, about, base, process, first + spot.row)
+
+
+def complete(name: str, spot: Placed, args: dict[str, Any], base: int, process: int, row: int) -> dict[str, Any]:
+    """Return the event of a piece of work that has ended."""
+    times = {"ts": spot.start - base, "dur": spot.duration}
+    return {"name": name, "cat": "compile", "ph": "X", **times, "pid": process, "tid": row, "args": args}
+
+
+def _named(what: str, process: int, row: int, **args: Any) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": process, "tid": row, "args": args}
 
 
 def _profile(run: str | None) -> dict[str, Any]:

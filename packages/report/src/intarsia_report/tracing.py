@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from time import time
 
 from intarsia_dispatch import EventKind, FrameEvent
 from intarsia_fuser import CostModel
 from intarsia_ir.where import warn_user
-from intarsia_report.explanation import GraphSummary
-from intarsia_report.structured import Log
+from intarsia_report.explanation import GraphSummary, Span
+from intarsia_report.structured import Log, spans_of
 from intarsia_report.watching import Watching
 
 __all__ = ["Traced", "traced_in"]
@@ -44,13 +46,13 @@ class Traced(Watching):
 
     def frame(self, event: FrameEvent) -> None:
         """Write what became of a frame."""
-        graphs = list(self.graphs)
+        graphs, spans = list(self.graphs), list(self.spans)
         self.forget()
         if event.kind is EventKind.NATIVE and not event.in_eager:
             return
         replaced = event.kind in (EventKind.COMPILED, EventKind.RECOMPILED) and event.capture is not None
         has_graph = replaced and event.capture is not None and event.capture.graph_module is not None
-        self._file.write(event, graphs[-1] if graphs and has_graph else None)
+        self._file.write(event, graphs[-1] if graphs and has_graph else None, spans_of(event, deque(spans)))
 
 
 class _File:
@@ -60,12 +62,12 @@ class _File:
         self._path, self._log, self._lock = path, Log(time()), threading.Lock()
         path.touch()
 
-    def write(self, event: FrameEvent, graph: GraphSummary | None) -> None:
-        """Append what became of a frame, and of its graph."""
+    def write(self, event: FrameEvent, graph: GraphSummary | None, spans: Sequence[Span]) -> None:
+        """Append what became of a frame, and of its graph, and when it was captured."""
         with self._lock:
             if graph is None:
                 self._log.time = time()  # a graph has the times of its stages
-            self._log.frame(event, graph)
+            self._log.frame(event, graph, spans)
             text = "".join(self._log.lines)
             self._log.lines.clear()
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import platform
@@ -93,6 +94,12 @@ def nan_gelu() -> tuple[str, ...]:
         >>> "f64" in nan_gelu()
         False
     """
+    return _nan_gelu(torch._C._get_mkldnn_enabled())
+
+
+@functools.cache
+def _nan_gelu(onednn: bool) -> tuple[str, ...]:
+    """Ask eager, once for each setting: a forked process must not, since its parent's threads aren't there."""
     with _disable_current_modes(), torch.no_grad():
         values = {
             n: torch.full((16,), math.inf, dtype=dtype_from_name(n), device="cpu") for n in ("f32", "f16", "bf16")

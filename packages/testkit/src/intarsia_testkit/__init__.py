@@ -8,6 +8,7 @@ The parts are submodules, so that a test pays only for what it imports and needs
     import_graph   which modules import which (standard library only)
     fired          a tally of rules, printed least-fired first at the end of a test session (standard library only)
     pages          HTML pages read back (standard library only)
+    traces         traces of the Trace Event Format, read back and checked (standard library only)
     strategies     Hypothesis: tensors of all layouts
     aten_programs  Hypothesis: functional ATen graphs
     effect_programs  Hypothesis: Python functions and recorded graphs full of views and writes
