@@ -119,7 +119,7 @@ NAMES = {
     "xception_aligned": "xception41 xception41p",
     "xcit": "xcit_nano_12_p16_224",
 }
-SIDES = (64, 56, 96, 128, 192, 224, 256)  # pixels
+SIDES = (64, 56, 96, 128, 192, 224, 240, 256)  # pixels
 BATCHES = (2, 3, 5)
 
 
