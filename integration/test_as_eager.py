@@ -353,3 +353,32 @@ def test_what_is_like_a_dense_tensor_has_its_strides_along_single_elements(name:
         inputs += [torch.randn(n, 2, 3)[:, :1], torch.randn(n, 1, 4).transpose(0, 2)]
         for x in inputs:
             assert compiled(x).stride() == program(x).stride()
+
+
+_KINKED = {
+    "celu": F.celu,
+    "elu": F.elu,
+    "elu in place": lambda x: F.elu(x * 1, inplace=True),
+    "hardshrink": F.hardshrink,
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "hardtanh": F.hardtanh,
+    "relu6": F.relu6,
+    "selu": F.selu,
+    "smooth_l1_loss": lambda x: F.smooth_l1_loss(x, torch.zeros_like(x), reduction="none"),
+    "softshrink": F.softshrink,
+    "threshold": lambda x: F.threshold(x, 0.0, 6.0),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", _KINKED)
+def test_gradients_at_kinks_and_at_nan_are_those_of_whole_vectors(name: str, dtype: torch.dtype, fresh) -> None:
+    function = _KINKED[name]
+    values = torch.tensor([NAN, INF, -INF, 3.0, -3.0, 0.5, -0.5, 0.0, 6.0, 1.0, -1.0])
+    x, y = (values.repeat_interleave(32).to(dtype).requires_grad_() for _ in range(2))
+    intarsia.compile(function, options={"on_error": "raise"})(x).sum().backward()
+    function(y).sum().backward()
+    tolerance = 1e-2 if dtype is torch.bfloat16 else 1e-6  # eager multiplies doubles with a float32 sixth
+    torch.testing.assert_close(x.grad, y.grad, rtol=tolerance, atol=0, equal_nan=True)
+    assert intarsia.stats().fallbacks == 0

@@ -384,3 +384,45 @@ def test_operators_that_a_subclass_defines_are_its_own(function):
 
     x, y = torch.ones(2).as_subclass(Operating), torch.ones(2)
     assert intarsia.compile(f, options=RAISE)(x, y)[1] == f(x, y)[1]
+
+
+class Calling(nn.Module):
+    """Holds a layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv1d(2, 2, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+HIDDEN = {
+    "a layer": lambda module: vars(module).update(layer=lambda x: x * 100),
+    "a parameter": lambda module: vars(module.layer).update(weight=torch.zeros(2, 2, 1)),
+    "a method of torch's": lambda module: vars(module.layer).update(_conv_forward=lambda x, weight, bias: x * 100),
+}
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_what_is_put_into_the_dict_of_a_module_is_found_first(hidden):
+    module, x = Calling(), torch.ones(1, 2, 4)
+    fast = intarsia.compile(module, options=RAISE)
+    torch.testing.assert_close(fast(x), module(x))
+    HIDDEN[hidden](module)
+    torch.testing.assert_close(fast(x), module(x))
+    assert intarsia.stats().frames_compiled == 2
+    assert intarsia.stats().fallbacks == 0
+
+
+def test_a_method_that_is_set_on_a_plain_tensor():
+    def f(x):
+        return x.sin() + 1
+
+    fast, x, y = intarsia.compile(f, options=RAISE), torch.ones(2), torch.ones(2)
+    torch.testing.assert_close(fast(x), f(x))
+    x.sin = lambda: torch.zeros(2)
+    torch.testing.assert_close(fast(x), f(x))
+    torch.testing.assert_close(fast(y), f(y))
+    assert intarsia.stats().frames_compiled == 2
+    assert intarsia.stats().fallbacks == 0

@@ -9,6 +9,7 @@ decomposition isn't what its backward formula reads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -76,7 +77,41 @@ def backward_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     table[aten.glu_backward.default] = _glu_backward(table[aten.glu_backward.default])
     for op in (aten.huber_loss_backward.default, aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default):
         table[op] = _of_something(table[op])
+    for op, (at, given) in _AT_NAN.items():
+        table[op] = _as_vectors_do(table[op], at, given)
+    smooth = aten.smooth_l1_loss_backward.default
+    table[smooth] = _smooth_l1_loss_backward(table[smooth])
     return table
+
+
+# which operand, and the gradient where it is NaN, in whole vectors of eager's kernels on a CPU; the last few elements
+# of its loops get other ones there, as all do on a GPU: the parts are written for these
+_AT_NAN: dict[OpOverload, tuple[int, float]] = {
+    aten.elu_backward.default: (5, math.nan),
+    aten.hardswish_backward.default: (1, math.nan),
+    aten.hardtanh_backward.default: (1, 0.0),
+}
+
+
+def _as_vectors_do(function: Callable[..., Any], at: int, given: float) -> Callable[..., Any]:
+    """Give the gradient at NaN that eager's vectors give on a CPU, and elsewhere that of the parts."""
+
+    def decompose(*args: Any) -> torch.Tensor:
+        result: torch.Tensor = function(*args)
+        x = args[at]
+        return torch.where(x.isnan(), given, result) if x.device.type == "cpu" else result
+
+    return decompose
+
+
+def _smooth_l1_loss_backward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NaN for a difference that is: the parts take its sign, which is 0."""
+
+    def decompose(tangent: torch.Tensor, x: torch.Tensor, target: torch.Tensor, *args: Any) -> torch.Tensor:
+        difference = x - target
+        return torch.where(difference.isnan(), difference, function(tangent, x, target, *args))
+
+    return decompose
 
 
 def _of_something(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -78,8 +78,8 @@ class Extension:
         """Say why an existing object isn't modelled, as far as it is one that `wrap` could model."""
         return None
 
-    def may_be_shadowed(self, name: str) -> bool:
-        """Tell whether instances of library classes may have something else under a name that their class defines."""
+    def may_be_shadowed(self, cls: type, name: str) -> bool:
+        """Tell whether instances of a library's class may have something else under a name that their class defines."""
         return False
 
     def number(self, tx: Tracer, value: int | float | str, source: Source) -> Value | None:

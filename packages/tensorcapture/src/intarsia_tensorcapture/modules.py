@@ -163,6 +163,7 @@ def module_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
     for kind in _REGISTERED:
         names = registered(tx, owner, kind)
         if names is not None and peek(names, name):
+            instance_store.guard_absent(tx, owner, name)  # what is put into `__dict__` itself is found first
             return dict_store.find(tx, names, name)
     return None
 

@@ -238,9 +238,9 @@ class Tensors(Extension):
         """Tensors on the memory of arrays are torch's."""
         return torch.from_numpy
 
-    def may_be_shadowed(self, name: str) -> bool:
-        """A module may have a `forward` of its own."""
-        return name == "forward"
+    def may_be_shadowed(self, cls: type, name: str) -> bool:
+        """A module may have a `forward` of its own, a convolution a `_conv_forward`, an optimizer a `step`."""
+        return cls.__module__.partition(".")[0] == "torch"
 
     def lift(self, value: TensorValue) -> None:
         """Make an input of the graph of an existing tensor; relies on its metadata."""

@@ -11,7 +11,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intarsia_ir import codes
-from intarsia_ir.guards import HasAttributeGuard
+from intarsia_ir.guards import AbsentGuard, HasAttributeGuard
 from intarsia_ir.records import Source
 from intarsia_ir.torch import is_wrapper
 from intarsia_pyeval import codegen, do
@@ -507,6 +507,8 @@ def _own_or_method(tx: Tracer, x: TensorValue, name: str) -> Value:
     found = getattr(x.cls, name)
     if not callable(found):
         raise Break("tracer.tensor_op", f"attribute {name!r} of {x.describe()} isn't modelled")
+    if x.real is not None and x.source is not None and x.cls in (torch.Tensor, torch.nn.Parameter):
+        tx.guards.add(AbsentGuard, tx.sources.attribute(x.source, "__dict__"), name)
     return BoundBuiltin(x, name)
 
 
