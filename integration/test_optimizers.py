@@ -175,6 +175,51 @@ def test_fused_steps_with_a_scaler(name):
     assert (stats.fallbacks, stats.frames_eager) == (0, 0) and 0 < stats.graphs <= 3
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_scaler_and_its_step_in_one_function(fused):
+    found = []
+    for way in ("eager", "compiled"):
+        model = make_model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, fused=fused)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+
+        def finish():
+            scaler.step(optimizer)
+            scaler.update()
+
+        step = intarsia.compile(finish, options=RAISE) if way == "compiled" else finish
+        for number in range(5):
+            torch.manual_seed(number)
+            optimizer.zero_grad()
+            scaler.scale(model(torch.randn(4, 8)).square().mean()).backward()
+            if number == 3:
+                model[0].weight.grad[0, 0] = float("inf")
+            step()
+        assert scaler.get_scale() == 4.0  # a step was skipped
+        found.append([p.detach() for p in model.parameters()])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)
+    assert intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "Rprop", "Adamax"])
+def test_parameters_without_dimensions(name, foreach):
+    """Such as the scale of a contrastive loss."""
+    found = []
+    for way in ("eager", "compiled"):
+        scale, weight = nn.Parameter(torch.tensor(2.0)), nn.Parameter(torch.ones(3))
+        optimizer = getattr(torch.optim, name)([scale, weight], lr=0.1, foreach=foreach)
+        step = compiled_method(optimizer) if way == "compiled" else optimizer.step
+        for _ in range(4):
+            optimizer.zero_grad()
+            (scale**2 + (weight * scale).sum()).backward()
+            step()
+        found.append([scale.detach(), weight.detach(), *(s["step"] for s in optimizer.state.values())])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)
+    stats = intarsia.stats()
+    assert (stats.fallbacks, stats.frames_eager) == (0, 0) and stats.graphs <= 2
+
+
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
 def test_muon():
     """Its products of matrices are library calls; the rate goes beside an update of a half type."""

@@ -426,3 +426,57 @@ def test_a_method_that_is_set_on_a_plain_tensor():
     torch.testing.assert_close(fast(y), f(y))
     assert intarsia.stats().frames_compiled == 2
     assert intarsia.stats().fallbacks == 0
+
+
+class Strict(torch.Tensor):
+    """Handles what it knows, refuses everything else, and makes the sizes anew."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function == torch.Tensor.shape.__get__:
+            return torch.Size([*super().__torch_function__(function, types, args, kwargs or {})])
+        if function in (torch.Tensor.mul, torch.Tensor.reshape):
+            return super().__torch_function__(function, types, args, kwargs or {})
+        raise TypeError(function)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_sizes_of_a_tensor_whose_class_handles_little(marked):
+    def f(x):
+        return x.reshape(x.shape[0] * x.shape[1]) * 2
+
+    fast = intarsia.compile(f, options=RAISE)
+    for n in (4, 7, 9):
+        x = torch.randn(n, 3).as_subclass(Strict)
+        if marked and n == 4:
+            intarsia.mark_dynamic(x, 0)
+        ours, eager = (function(x).as_subclass(torch.Tensor) for function in (fast, f))
+        torch.testing.assert_close(ours, eager)
+    assert intarsia.stats().frames_compiled == (1 if marked else 2)
+    assert intarsia.stats().fallbacks == 0
+
+
+APPEND = [].append
+GETTER = torch.Tensor.shape.__get__
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        lambda x: GETTER == torch.Tensor.shape.__get__,
+        lambda x: torch.Tensor.shape.__get__ in (3, GETTER),
+        lambda x: torch.Tensor.dtype.__get__ == GETTER,
+        lambda x: APPEND == APPEND.__self__.append,
+        lambda x: APPEND != APPEND.__self__.pop,
+        lambda x: [].append == APPEND,
+        lambda x: x.sin == x.sin,
+        lambda x: x.sin == x.cos,
+    ],
+)
+def test_methods_in_c_are_equal_when_they_are_of_the_same_object(same):
+    def f(x):
+        return x * 2 if same(x) else x * 3
+
+    x = torch.ones(2)
+    torch.testing.assert_close(intarsia.compile(f, options=RAISE)(x), f(x))
+    assert (intarsia.stats().frames_compiled, intarsia.stats().fallbacks) == (1, 0)

@@ -1,4 +1,4 @@
-"""Decompositions of `torch._foreach_*`: one operation for each tensor, as torch's own slow path does it.
+"""Decompositions of `torch._foreach_*` and the like: one operation for each tensor, as torch's own slow path does it.
 
 Whole, such an op is one library call whose results nothing fuses with. The rows are derived from the schemas: lists go
 along with the tensors, everything else is the same for all of them.
@@ -50,7 +50,18 @@ def foreach_decompositions() -> dict[OpOverload, Callable[..., Any]]:
         for op in (getattr(packet, overload) for overload in packet.overloads()):
             if single is not None and "out" not in [a.name for a in op._schema.arguments] and not _reads_data(op):
                 table[op] = _one_by_one(op, single)
+    table[aten._amp_foreach_non_finite_check_and_unscale_.default] = _unscale
     return table
+
+
+def _unscale(gradients: list[torch.Tensor], found_inf: torch.Tensor, inv_scale: torch.Tensor) -> None:
+    """Multiply each by the inverse of a gradient scaler's scale, and note whether one held an infinity or NaN."""
+    found = found_inf
+    for gradient in gradients:
+        found = torch.where(gradient.isfinite().all(), found, 1.0)
+        wide = gradient.to(torch.float32) if gradient.dtype in (torch.float16, torch.bfloat16) else gradient
+        gradient.copy_(wide * inv_scale)
+    found_inf.copy_(found)
 
 
 def _method(name: str) -> Callable[..., Any] | None:

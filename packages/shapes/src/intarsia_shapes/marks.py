@@ -59,7 +59,8 @@ def mark_dynamic(
         {0: Mark(dynamic=True, low=2, high=64)}
     """
     for d in _dims(tensor, dim):
-        size = tensor.shape[d]
+        with torch._C.DisableTorchFunctionSubclass():  # a mark is nothing that a subclass handles
+            size = tensor.shape[d]
         if (min is not None and size < min) or (max is not None and size > max):
             raise InvalidArgumentError(
                 f"dimension {d} has the size {size}, outside of [{min}, {max}]", code="shapes.mark_range"
@@ -77,7 +78,7 @@ def mark_static(tensor: torch.Tensor, dim: int | Iterable[int] | None = None) ->
     Raises:
         InvalidArgumentError: There is no such dimension.
     """
-    for d in range(tensor.dim()) if dim is None else _dims(tensor, dim):
+    for d in range(_rank(tensor)) if dim is None else _dims(tensor, dim):
         _put(tensor, d, Mark(False))
 
 
@@ -135,12 +136,17 @@ def _reason(guards: Iterable[Relation], symbol: Any) -> Relation | None:
 def _dims(tensor: torch.Tensor, dim: int | Iterable[int]) -> list[int]:
     if not isinstance(tensor, torch.Tensor):
         raise InvalidArgumentError(f"a size of a tensor is marked, not of {tensor!r}", code="shapes.mark_dim")
-    rank = tensor.dim()
+    rank = _rank(tensor)
     dims = [dim] if isinstance(dim, int) else list(dim)
     for d in dims:
         if not -rank <= d < rank:
             raise InvalidArgumentError(f"a tensor of rank {rank} has no dimension {d}", code="shapes.mark_dim")
     return [d % rank for d in dims]
+
+
+def _rank(tensor: torch.Tensor) -> int:
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.dim()
 
 
 def _put(tensor: torch.Tensor, dim: int, mark: Mark) -> None:

@@ -121,7 +121,10 @@ def _record(plugin: Recording, tx: Tracer, function: Any, args: Sequence[Value],
 def _pure(plugin: Recording, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
     """Run a function without effects on constants."""
     if function is torch.Size and args:
-        args = [Tuple(iteration.unpack(tx, args[0]))]
+        sizes = iteration.unpack(tx, args[0])
+        if any(isinstance(size, SymbolicNumber) for size in sizes) and all(size.type() is int for size in sizes):
+            return Tuple(sizes, torch.Size)
+        args = [Tuple(sizes)]
     found = folding.call_pure(tx, function, args, keywords)
     return found
 

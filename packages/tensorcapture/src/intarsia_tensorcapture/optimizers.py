@@ -10,12 +10,13 @@ written out in `adafactor`.
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim import asgd, radam
+from torch.optim import adam, adamax, asgd, nadam, radam, rprop
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from intarsia_pyeval import do
@@ -125,6 +126,32 @@ def _without_branches(step: FunctionType, single: FunctionType) -> Any:
     return handle
 
 
+def _lengthened(step: FunctionType) -> Any:
+    """Return a handler of `step`, which evaluates it on rows of one element where a parameter has no dimensions.
+
+    Beside a counter that is a tensor of doubles, as here, torch would compute a 0-dim float32 tensor in doubles;
+    beside eager's Python number it doesn't, nor does it with a row.
+    """
+    as_written = _unhandled(step)
+    numbers = [name in ("mu_products", "state_steps") for name in inspect.signature(step).parameters]
+
+    def on_rows(*lists: Any, **keywords: Any) -> None:
+        rows = [
+            values if of_numbers or not isinstance(values, list) else [t if t.dim() else t.view(1) for t in values]
+            for values, of_numbers in zip(lists, numbers, strict=False)
+        ]
+        as_written(*rows, **keywords)
+
+    def handle(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
+        params = args[0].items if args and isinstance(args[0], Items) else ()
+        followed = keywords.get("differentiable")
+        short = any(isinstance(p, TensorValue) and not p.fake.dim() for p in params)
+        rows = short and isinstance(followed, Const) and not followed.value
+        return do.call(tx, tx.live.wrap(on_rows if rows else as_written, None), args, keywords)
+
+    return handle
+
+
 def _instead(written: FunctionType) -> Any:
     """Return a handler that evaluates another function in place of a step."""
 
@@ -147,6 +174,14 @@ _BRANCHING: tuple[tuple[Any, Any], ...] = (
     (radam._single_tensor_radam, radam._multi_tensor_radam),
     (asgd._single_tensor_asgd, asgd._multi_tensor_asgd),
 )
+# steps that compute with their counters, or choose elements by masks
+_COUNTING: tuple[Any, ...] = (
+    adam._single_tensor_adam,
+    adamax._single_tensor_adamax,
+    nadam._single_tensor_nadam,
+    rprop._single_tensor_rprop,
+    rprop._multi_tensor_rprop,
+)
 HANDLERS: dict[Any, Any] = {
     torch.autograd.profiler.record_function: _label,
     torch.autograd.profiler.record_function.__enter__: _enter_label,
@@ -154,5 +189,6 @@ HANDLERS: dict[Any, Any] = {
     _get_value: _counter,
     _stack_if_compiling: _same,
     **{step: _without_branches(step, single) for single, several in _BRANCHING for step in (single, several)},
+    **{step: _lengthened(step) for step in _COUNTING},
     **{step: _instead(written) for step, written in ADAFACTOR.items()},
 }

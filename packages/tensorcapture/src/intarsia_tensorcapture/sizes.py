@@ -169,7 +169,9 @@ class Sizes:
         Raises:
             NeedsSymbols: A size is marked dynamic, and there is no environment yet.
         """
-        marks = {} if not self.marks_count else marks_of(real) if given is None else given
+        if given is None:  # what is lifted may be a plain view of what the program has, and marked
+            given = marks_of(real if value.real is None else value.real)
+        marks = given if self.marks_count else {}
         if self.env is None:
             if any(mark.dynamic for mark in marks.values()) and _readable(value.source):
                 raise NeedsSymbols

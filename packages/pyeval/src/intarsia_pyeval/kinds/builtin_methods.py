@@ -8,8 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from intarsia_pyeval import codegen, do
+from intarsia_pyeval.semantics import operators
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
+from intarsia_pyeval.values.constants import boolean
+from intarsia_pyeval.values.objects import Builtin
 
 if TYPE_CHECKING:
     from intarsia_pyeval.codegen import Builder
@@ -38,6 +41,22 @@ def get_attribute(tx: Tracer, x: BoundBuiltin, name: str) -> Value:
     if name == "__name__":
         return tx.live.from_python(x.name)
     return x.owner if name == "__self__" else do.get_attribute.default(tx, x, name)
+
+
+@do.compare.rule(BoundBuiltin)
+def compare(tx: Tracer, x: BoundBuiltin, op: str, other: Value) -> Value | None:
+    """Methods are equal when they are the same one of the same object."""
+    if op not in ("==", "!="):
+        return None
+    equal = x is other
+    if isinstance(other, Builtin):
+        owner = x.owner.identity()
+        bound = owner is not None and getattr(other.value, "__self__", None) is owner
+        equal = bound and other.value.__name__ == x.name
+    elif isinstance(other, BoundBuiltin) and not equal:
+        raws = {x.raw, other.raw} - {None}
+        equal = x.name == other.name and len(raws) < 2 and operators.same(tx, x.owner, other.owner)
+    return boolean(equal is (op == "=="))
 
 
 @codegen.reconstruct.rule(BoundBuiltin)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.semantics import calling, folding, lookup, operators
 from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import boolean
 from intarsia_pyeval.values.objects import Builtin, CodeValue, Reference
 
@@ -78,7 +79,7 @@ def get_attribute_builtin(tx: Tracer, x: Builtin, name: str) -> Value:
 @do.compare.rule(Builtin)
 def compare_builtin(tx: Tracer, x: Builtin, op: str, other: Value) -> Value | None:
     """Built-in callables are equal when they are the same, or methods of the same object."""
-    if op in ("==", "!="):
+    if op in ("==", "!=") and not isinstance(other, BoundBuiltin):  # which knows what it is bound to
         return boolean((x.value == other.identity()) is (op == "=="))
     return None
 
