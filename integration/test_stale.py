@@ -480,3 +480,62 @@ def test_methods_in_c_are_equal_when_they_are_of_the_same_object(same):
     x = torch.ones(2)
     torch.testing.assert_close(intarsia.compile(f, options=RAISE)(x), f(x))
     assert (intarsia.stats().frames_compiled, intarsia.stats().fallbacks) == (1, 0)
+
+
+class Holding(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x) * 2
+
+
+class Doubled(nn.Module):
+    def forward(self, weight):
+        return weight * 2
+
+
+def doubled(*names):
+    """Return a layer whose weights of these names are computed; it has a class of its own."""
+    layer = nn.Linear(4, 4)
+    for name in names:
+        nn.utils.parametrize.register_parametrization(layer, name, Doubled())
+    return layer
+
+
+def test_layers_of_parametrized_weights_share_a_version():
+    fast, x = intarsia.compile(Holding.forward, options=RAISE), torch.randn(2, 4)
+    for compiled, names in enumerate([("weight",), ("bias",), ("weight", "bias"), (), ("weight",)], 1):
+        for _ in range(10):
+            module = Holding(doubled(*names))
+            torch.testing.assert_close(fast(module, x), module(x))
+        assert intarsia.stats().frames_compiled == min(compiled, 4)
+    for make in (nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm):
+        before = intarsia.stats().frames_compiled
+        for _ in range(10):
+            module = Holding(make(nn.Linear(4, 4))).eval()
+            torch.testing.assert_close(fast(module, x), module(x))
+        assert intarsia.stats().frames_compiled == before + 1
+    assert intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize(
+    "told_apart",
+    [
+        lambda layer, other: type(layer) is type(other),
+        lambda layer, other: isinstance(layer, type(other)),
+        lambda layer, other: layer.__class__ == type(other),
+    ],
+)
+def test_the_class_of_a_layer_with_parametrized_weights_is_asked_for(told_apart):
+    first, second, x = Holding(doubled("weight")), Holding(doubled("weight")), torch.ones(2)
+    known = first.layer
+
+    def f(module, x):
+        return x * 2 if told_apart(module.layer, known) else x * 3
+
+    fast = intarsia.compile(f, options=RAISE)
+    for module in (first, second):
+        torch.testing.assert_close(fast(module, x), f(module, x))
+    assert intarsia.stats().fallbacks == 0

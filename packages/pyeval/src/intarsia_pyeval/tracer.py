@@ -78,6 +78,10 @@ class Extension:
         """Say why an existing object isn't modelled, as far as it is one that `wrap` could model."""
         return None
 
+    def rely_on_made_class(self, tx: Tracer, cls: type, source: Source) -> bool:
+        """Rely on how the class of an object was made, where a library makes one for each; False: it is that class."""
+        return False
+
     def may_be_shadowed(self, cls: type, name: str) -> bool:
         """Tell whether instances of a library's class may have something else under a name that their class defines."""
         return False

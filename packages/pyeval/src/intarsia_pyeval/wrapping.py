@@ -338,6 +338,8 @@ def _wrap_object(tx: Tracer, value: Any, kind: type, source: Source | None) -> V
     if issubclass(kind, _IDENTITY) or kind is object:
         if source is not None:
             tx.guards.add(IdentityGuard, source, value)
+    elif source is not None and tx.extension.rely_on_made_class(tx, kind, source):
+        tx.classes.note_alike(kind, source)
     else:
         _guard_type(tx, kind, source)
     base: Value | None = None

@@ -103,6 +103,7 @@ from intarsia_tensorcapture.operators import (
     refuse_raised,
     refuse_without_fake,
 )
+from intarsia_tensorcapture.parametrized import rely_on_parametrized
 from intarsia_tensorcapture.replaced_data import replaced
 from intarsia_tensorcapture.scopes import Scopes, apart
 from intarsia_tensorcapture.settings import dtype_to_name
@@ -237,6 +238,10 @@ class Tensors(Extension):
     def array_maker(self) -> Any:
         """Tensors on the memory of arrays are torch's."""
         return torch.from_numpy
+
+    def rely_on_made_class(self, tx: Tracer, cls: type, source: Source) -> bool:
+        """Layers with parametrized weights have a class each."""
+        return rely_on_parametrized(tx, cls, source)
 
     def may_be_shadowed(self, cls: type, name: str) -> bool:
         """A module may have a `forward` of its own, a convolution a `_conv_forward`, an optimizer a `step`."""

@@ -36,6 +36,7 @@ def _type(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     cls = value.type()
     if value.source is not None:
         tx.classes.note(cls, tx.sources.type_of(value.source))
+    tx.classes.rely_on_identity(cls)
     return tx.live.class_value(cls)
 
 

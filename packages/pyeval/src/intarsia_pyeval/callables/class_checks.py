@@ -41,6 +41,7 @@ def is_instance(tx: Tracer, value: Value, cls: Value) -> bool:
     if not isinstance(cls, ClassValue):
         raise Break("tracer.call", f"isinstance is asked about {cls.describe()}")
     if value.type() is cls.value:
+        tx.classes.rely_on_identity(cls.value)
         return True
     found = tx.extension.is_instance(tx, value, cls.value)
     if found is not None:

@@ -75,6 +75,7 @@ def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True)
     if cls in (weakref.ProxyType, weakref.CallableProxyType):
         raise Break("tracer.attribute", f"{name!r} is looked up through a weak proxy")
     if name == "__class__" and (tx.classes.find(cls, name) or (None,))[0] is vars(object)["__class__"]:
+        tx.classes.rely_on_identity(cls)
         return tx.live.wrap(cls, tx.classes.place_of(owner, cls))
     if name == "__dict__" and instance_store.has_dict(cls):
         return InstanceDict(owner)

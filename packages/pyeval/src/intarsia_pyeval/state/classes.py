@@ -6,7 +6,7 @@ import abc
 import types
 from typing import Any
 
-from intarsia_ir.guards import AbsentGuard, HasAttributeGuard, SubclassGuard
+from intarsia_ir.guards import AbsentGuard, HasAttributeGuard, SubclassGuard, TypeGuard
 from intarsia_ir.records import Source
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.sources import Guards, Sources
@@ -33,11 +33,22 @@ class Classes:
         self._sources = sources
         self._guards = guards
         self._places: dict[int, Source] = {}  # id of a class, module or callable -> where it was found first
+        self._alike: dict[int, list[Source]] = {}  # id of a class of which others do as well -> objects of it
         self._found: dict[tuple[Any, str], tuple[Any, int] | None] = {}
 
     def note(self, reference: Any, source: Source) -> None:
         """A class, or another object that counts only by its identity, is found at `source`."""
         self._places.setdefault(id(reference), source)
+
+    def note_alike(self, cls: Any, source: Source) -> None:
+        """The object at `source` is relied on to be of a class like `cls`, which may be another one."""
+        self.note(cls, self._sources.type_of(source))
+        self._alike.setdefault(id(cls), []).append(source)
+
+    def rely_on_identity(self, cls: Any) -> None:
+        """The program may tell `cls` from others like it: rely on objects having this one."""
+        for source in self._alike.get(id(cls), ()):
+            self._guards.add(TypeGuard, source, cls)
 
     def place(self, reference: Any) -> Source | None:
         """Return where a class, or another object that counts only by its identity, was found."""
@@ -98,6 +109,7 @@ class Classes:
 
         What an abstract class once accepted it accepts for ever. Of two library classes neither changes.
         """
+        self.rely_on_identity(cls)
         by_bases = cls in kind.__mro__
         answer = by_bases or issubclass(kind, cls)
         source = self._places.get(id(kind))
