@@ -78,6 +78,7 @@ NAMED = {
         "test_weakref": _HELD,
     },
     "test_scope": {"testCellLeak": _HELD},
+    "test_iter": {"test_ref_counting_behavior": _HELD},
     "test_exception_group": {
         "test_basics_ExceptionGroup_fields": _TRACEBACK,
         "test_iteration_full_tracebacks": _TRACEBACK,

@@ -463,11 +463,11 @@ GETTER = torch.Tensor.shape.__get__
 @pytest.mark.parametrize(
     "same",
     [
-        lambda x: GETTER == torch.Tensor.shape.__get__,
+        lambda x: torch.Tensor.shape.__get__ == GETTER,
         lambda x: torch.Tensor.shape.__get__ in (3, GETTER),
         lambda x: torch.Tensor.dtype.__get__ == GETTER,
-        lambda x: APPEND == APPEND.__self__.append,
-        lambda x: APPEND != APPEND.__self__.pop,
+        lambda x: APPEND.__self__.append == APPEND,
+        lambda x: APPEND.__self__.pop != APPEND,
         lambda x: [].append == APPEND,
         lambda x: x.sin == x.sin,
         lambda x: x.sin == x.cos,
@@ -525,7 +525,7 @@ def test_layers_of_parametrized_weights_share_a_version():
     [
         lambda layer, other: type(layer) is type(other),
         lambda layer, other: isinstance(layer, type(other)),
-        lambda layer, other: layer.__class__ == type(other),
+        lambda layer, other: layer.__class__ is type(other),
     ],
 )
 def test_the_class_of_a_layer_with_parametrized_weights_is_asked_for(told_apart):

@@ -79,7 +79,7 @@ def instance_dict(tx: Tracer, owner: Object) -> Dict:
 
 
 def guard_not_in_instance(tx: Tracer, owner: Value, name: str) -> None:
-    """Rely on the instance not shadowing what its class defines; of most libraries' classes that is taken for granted."""
+    """Rely on the instance not shadowing what its class defines; for most libraries, taken for granted."""
     if not isinstance(owner, Object):
         return
     if not is_trusted(owner.cls.__module__) or tx.extension.may_be_shadowed(owner.cls, name):
