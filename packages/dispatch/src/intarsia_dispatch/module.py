@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from intarsia_dispatch.hooked_calls import has_hooks
-from intarsia_dispatch.stand_in import bindable, stand_in
+from intarsia_dispatch.stand_in import bindable, knows_by_identity, stand_in
 from intarsia_ir.errors import UnsupportedError
 
 __all__ = ["CompiledModule", "without_wrapper"]
@@ -130,7 +130,7 @@ class CompiledModule(torch.nn.Module):
         # in captured code the original's method does the same, and what it calls is captured with it
         if self._has_hooks() or not torch.compiler.is_compiling():
             cls = type(original)
-            if hasattr(cls, name) and bindable(cls):
+            if hasattr(cls, name) and bindable(cls) and not knows_by_identity(cls, name):
                 return getattr(stand_in(self), name)
         return getattr(original, name)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["bindable", "stand_in"]
+__all__ = ["bindable", "knows_by_identity", "stand_in"]
 
 
 class _StandIn:
@@ -80,6 +80,12 @@ def stand_in(compiled: Any) -> Any:
 def bindable(cls: type[torch.nn.Module]) -> bool:
     """Tell whether instances of a class have all their state in `__dict__`, and a subclass has no effect of its own."""
     return type(cls) in (type, abc.ABCMeta) and cls.__basicsize__ == torch.nn.Module.__basicsize__
+
+
+def knows_by_identity(cls: type[torch.nn.Module], name: str) -> bool:
+    """Tell whether an attribute finds state by the module itself, as `fully_shard` adds: a stand-in would have none."""
+    owner = next((c for c in cls.__mro__ if name in vars(c)), None)
+    return owner is not None and owner.__module__.startswith("torch.distributed.")
 
 
 def _compiled_by(stood_in: _StandIn) -> Any:
