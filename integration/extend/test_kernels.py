@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import intarsia
+from intarsia_ir.errors import UnsupportedError
 
 pytest.importorskip("triton")
 pytestmark = [pytest.mark.usefixtures("fresh"), pytest.mark.skipif(sys.platform != "linux", reason="Triton's")]
@@ -108,6 +109,22 @@ def test_in_a_module_that_is_trained(kernels):
     intarsia.compile(layer, fullgraph=True, options=RAISE)(x).backward()
     torch.testing.assert_close([p.grad for p in layer.parameters()], want)
     assert intarsia.stats().graphs == 1
+
+
+def test_an_operator_of_an_interpreted_kernel_runs_in_eager_by_name(kernels):
+    """The fake implementation of a `triton_op` is its body, and the interpreter wants data: the rest is compiled.
+
+    What it computes is written down, forward and back.
+    """
+    (x,) = inputs([(40,)])
+    loss = lambda x: kernels.doubled(x.sin()).square().sum()
+    with pytest.raises(UnsupportedError, match=r"fake implementation of extend_kernels\.doubled"):
+        intarsia.compile(loss, fullgraph=True, options=RAISE)(x)
+    want = gradient(lambda x: (2 * x.sin()).square().sum(), x)
+    torch.testing.assert_close(gradient(loss, x), want)
+    fast = intarsia.compile(loss)
+    for _ in range(2):
+        torch.testing.assert_close(gradient(fast, x), want)
 
 
 def test_triton_itself_is_not_compiled(kernels):

@@ -101,6 +101,19 @@ def test_gradients_through_the_registered_formula(name):
     assert (stats.graphs, stats.fallbacks, stats.recompiles) == (1, 0, 0)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_registered_formula_is_what_vmap_calls(dynamic):
+    """Once for all rows, and not once a row."""
+    f = lambda x: torch.vmap(lambda row: operators.scale(row + 1, 2.0) * 3)(x)
+    want, _, want_ran = called(f, [torch.ones(3, 4)])
+    fast = intarsia.compile(f, fullgraph=True, dynamic=dynamic, options=RAISE)
+    got, _, ran = called(fast, [torch.ones(3, 4)])
+    torch.testing.assert_close(got, want)
+    assert ran == want_ran == {"scale": 1}
+    stats = intarsia.stats()
+    assert (stats.graphs, stats.frames_eager, stats.fallbacks) == (1, 0, 0)
+
+
 def test_an_operator_without_a_fake_is_named():
     f = lambda x: operators.without_fake(x) + 1
     with pytest.raises(UnsupportedError, match=r"without_fake\.default has no fake implementation") as caught:

@@ -33,6 +33,7 @@ from intarsia_tensorcapture import (
     inference,
     leaves,
     messages,
+    nested,
     optimizers,
     overriding,
     settings,
@@ -70,6 +71,7 @@ def call_leaf_or_table(
         return None
     handler = distributed.handler_of(function) if handler is None else handler
     handler = distributed_tensors.handler_of(function) if handler is None else handler
+    handler = nested.handler_of(function) if handler is None else handler
     found = None if handler is None else handler(plugin, tx, args, keywords)
     if found is not None:
         return found

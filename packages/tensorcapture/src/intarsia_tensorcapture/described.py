@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 
 from intarsia_ir.key_text import key_text
 from intarsia_ir.records import ArraySource, AttributeSource, ItemSource, PlainAttributeSource, Source, TensorFacts
-from intarsia_ir.torch import is_wrapper
+from intarsia_ir.torch import is_jagged, is_wrapper
 from intarsia_pyeval.values.base import Keywords, Value
 
 __all__ = [
@@ -83,6 +83,8 @@ def is_traced(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor has a model: one of numbers in memory, or made of such ones."""
     kind = type(tensor)
     known = kind in PLAIN or is_wrapper(tensor) or is_function_subclass(kind)
+    if is_jagged(tensor):
+        return not is_transformed(tensor)
     if not known or tensor.layout is not torch.strided:
         return False
     if tensor.is_quantized or tensor.is_nested or is_transformed(tensor):

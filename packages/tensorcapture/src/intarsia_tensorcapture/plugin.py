@@ -29,7 +29,7 @@ from intarsia_ir.records import (
     SizeFacts,
     Source,
 )
-from intarsia_ir.torch import is_wrapper
+from intarsia_ir.torch import is_jagged, is_wrapper
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.checking import InVain, passed
@@ -57,6 +57,7 @@ from intarsia_tensorcapture import (
     inference,
     messages,
     modules,
+    nested,
     optimizers,
     overriding,
     scans,
@@ -214,6 +215,10 @@ class Tensors(Extension):
         if kind is torch.Generator:
             return generators.existing_generator(self, tx, value, source)
         if kind in SYMBOLIC:
+            if kind is torch.SymInt and value.node.is_nested_int():
+                raise Break(
+                    "tracer.tensor_value", "the size of a nested tensor that differs from row to row is asked for"
+                )
             return self.sizes.model(value)
         if not issubclass(kind, torch.Tensor):
             if source is not None and issubclass(kind, torch.nn.Module):
@@ -361,11 +366,12 @@ class Tensors(Extension):
             raise Break("tracer.tensor_op", f"{shown(target)} gives a quantized tensor")
         distributed.refuse_exchange(self, target, [*fakes, *fake_named.values()])
         distributed_tensors.refuse_repeated(self, [*fakes, *fake_named.values()])
+        nested.refuse_repeated(self, [*fakes, *fake_named.values()])
         refuse_call(target, fakes, fake_named)
         result = run_apart(self, self.memory, kind, target, fakes, fake_named)
         inference.refuse_writes(self)
         for leaf in tensors_in(result):
-            if leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized:
+            if not is_jagged(leaf) and (leaf.layout is not torch.strided or leaf.is_nested or leaf.is_quantized):
                 raise Break("tracer.tensor_op", f"{shown(target)} gives {special(leaf, self.modes_active)}")
         refuse_sparse_gradients(shown(target), list(tensors_in(result)), tensors_of([*args, *keywords.values()]))
         if not needs_node(result, args, keywords):
@@ -684,6 +690,7 @@ _MADE_INPUTS = (
     function_subclasses.PlainView,
     generators.DrawnTensor,
     MadeLeaf,
+    nested.Viewed,
     subclass_gradients.Carrier,
 )
 

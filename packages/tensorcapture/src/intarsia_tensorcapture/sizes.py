@@ -268,6 +268,8 @@ class Sizes:
         if not isinstance(number, SYMBOLIC):
             return boolean(number) if isinstance(number, bool) else Const(number)
         node = number.node
+        if node.is_nested_int():
+            raise Break("tracer.tensor_value", "the size of a nested tensor that differs from row to row is asked for")
         constant = node.constant
         if constant is None and node.expr.is_number:
             constant = node.pytype(node.expr)

@@ -28,13 +28,14 @@ from intarsia_ir.guards import (
     TypeGuard,
 )
 from intarsia_ir.records import Source
-from intarsia_ir.torch import Applied, Reassembled, Wrap, is_wrapper
+from intarsia_ir.torch import Applied, Reassembled, ViewedAsNested, Wrap, is_jagged, is_wrapper
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Unreconstructable
 from intarsia_pyeval.trust import is_installed
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.functions import BoundMethod
 from intarsia_shapes import marks_of
+from intarsia_tensorcapture import nested
 from intarsia_tensorcapture.computing import makers, rely_on_what_it_reads, what_else_it_does
 from intarsia_tensorcapture.described import facts_of, tensors_in
 from intarsia_tensorcapture.distributed_tensors import arrange, is_constant_placement, is_memo, is_mesh, is_spec
@@ -68,6 +69,8 @@ def lift_parts(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
     assert real is not None
     wrap = Wrap.of(real)
     names = wrap.names
+    if wrap.is_jagged:
+        return nested.lift(plugin, value, wrap)
     whole = plugin.sizes.whole(value, real)
     if source is not None:
         _rely_on_attributes(plugin, real, source, without=names)
@@ -358,10 +361,14 @@ def reconstruct(out: Builder, x: TensorValue) -> None:
     if not is_wrapper(x.fake):
         raise Unreconstructable(f"{x.describe()} can't be built by bytecode")
     make: Any = Wrap.of(x.fake)
-    if x.fake.requires_grad:
+    if x.fake.requires_grad and make.is_jagged:
+        parts = [nested.values_of(x), *(inner_of(x, name) for name in make.names[1:])]
+        make = ViewedAsNested(make)
+    elif x.fake.requires_grad:
         make, parts = Reassembled(make), with_history(x)
     else:
         parts = [inner_of(x, name) for name in make.names]
     tx = x.plugin.tx
-    shape = [tx.live.from_python(tuple(numbers)) for numbers in (x.fake.shape, x.fake.stride())]
+    numbers = ((), ()) if is_jagged(x.fake) else (tuple(x.fake.shape), tuple(x.fake.stride()))
+    shape = [tx.live.from_python(given) for given in numbers]
     out.call(partial(out.constant, make), [partial(out.load, part) for part in (*shape, *parts)])

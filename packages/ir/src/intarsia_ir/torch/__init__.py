@@ -30,7 +30,7 @@ from intarsia_ir.torch.ops import (
     written_nodes,
 )
 from intarsia_ir.torch.subclass_gradients import Carriers, LinkedWrap, Reassembled, gradient_parts, taken_apart
-from intarsia_ir.torch.subclasses import Applied, Wrap, is_wrapper
+from intarsia_ir.torch.subclasses import Applied, ViewedAsNested, Wrap, is_jagged, is_wrapper, name_lengths
 from intarsia_ir.torch.text import constants_of, parse_ir, print_ir
 from intarsia_ir.torch.transforms import TRANSFORMS, Transform, over_points
 from intarsia_ir.torch.verify import verify
@@ -47,6 +47,7 @@ __all__ = [
     "Reassembled",
     "Row",
     "Transform",
+    "ViewedAsNested",
     "Wrap",
     "check_devices",
     "communicates",
@@ -54,8 +55,10 @@ __all__ = [
     "effects",
     "gradient_parts",
     "interpret",
+    "is_jagged",
     "is_on_meta",
     "is_wrapper",
+    "name_lengths",
     "node_effects",
     "normalise",
     "over_points",
