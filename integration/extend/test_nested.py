@@ -198,3 +198,11 @@ def test_what_asks_for_lengths_breaks_by_name(name):
     both = zip(got, want, strict=True) if isinstance(want, list) else [(got, want)]
     for one, other in both:
         torch.testing.assert_close(plain(one), plain(other))
+
+
+def test_nested_tensors_of_the_other_layout_are_left_to_eager():
+    f = lambda a, b: torch.nested.as_nested_tensor([a, b]).to_padded_tensor(0.0) + 1
+    a, b = torch.ones(2, 3), torch.ones(1, 3)
+    torch.testing.assert_close(intarsia.compile(f)(a, b), f(a, b))
+    with pytest.raises(UnsupportedError, match=r"nested|as_nested_tensor"):
+        intarsia.compile(f, fullgraph=True, options=RAISE)(a, b)

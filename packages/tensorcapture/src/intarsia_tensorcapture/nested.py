@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nested._internal.nested_tensor import jagged_from_list
 
-from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.guards import ConstantGuard, DictKeysGuard, TypeGuard
 from intarsia_ir.records import Role
 from intarsia_ir.torch import Applied, ViewedAsNested, Wrap, is_jagged, name_lengths
 from intarsia_pyeval import codegen
 from intarsia_pyeval.breaks import Break, Unreconstructable
 from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_pyeval.values.constants import Const
+from intarsia_pyeval.values.sequences import Items
 from intarsia_tensorcapture.described import tensors_in
 from intarsia_tensorcapture.distributed_tensors import arrange
 from intarsia_tensorcapture.scopes import apart
@@ -142,6 +143,8 @@ def handler_of(function: Any) -> Any:
         return None
 
     def handler(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value | None:
+        if made is _of_list and not _is_list_of_rows(args, keywords):
+            return None
         tensors: list[Value] = []
         applied = Applied(function.__name__, made, arrange(tx, args, keywords, tensors))
         return plugin.record(tx, "call_function", applied, tensors, {})
@@ -163,10 +166,15 @@ def _from_jagged(
     return torch.nested.nested_tensor_from_jagged(values, offsets, lengths, jagged_dim, *more, **named)
 
 
+def _is_list_of_rows(args: Sequence[Value], keywords: Keywords) -> bool:
+    """Tell whether arguments of `as_nested_tensor` are a list and the layout `torch.jagged`."""
+    layout = keywords.get("layout")
+    is_jagged_layout = isinstance(layout, Const) and layout.value is torch.jagged
+    return is_jagged_layout and len(args) > 0 and isinstance(args[0], Items) and len(args[0].items) > 0
+
+
 def _of_list(ts: Any, dtype: Any = None, device: Any = None, layout: Any = None) -> Any:
     """Do what `torch.nested.as_nested_tensor` does with a list, where the tensors are fake, too."""
-    if layout is not torch.jagged or not isinstance(ts, (list, tuple)) or not ts or not ts[0].dim():
-        raise UnsupportedError("a nested tensor is made of no list, or not in the layout torch.jagged")
     differing = [d for d in range(ts[0].dim()) if any(t.shape[d] != ts[0].shape[d] for t in ts)]
     along = differing[0] if differing else 0
     where = ts[0].device if device is None else device

@@ -361,6 +361,7 @@ def reconstruct(out: Builder, x: TensorValue) -> None:
     if not is_wrapper(x.fake):
         raise Unreconstructable(f"{x.describe()} can't be built by bytecode")
     make: Any = Wrap.of(x.fake)
+    parts: Sequence[Value]
     if x.fake.requires_grad and make.is_jagged:
         parts = [nested.values_of(x), *(inner_of(x, name) for name in make.names[1:])]
         make = ViewedAsNested(make)
