@@ -118,15 +118,7 @@ class SymNode(LayoutQuestions, _TorchSymNode):  # type: ignore[misc]
 
     def is_constant(self) -> bool:
         # torch's magic methods assert that a float is never a constant
-        if self.pytype is int:
-            return self.maybe_as_int() is not None
         return self.constant is not None and self.pytype is not float
-
-    def constant_int(self) -> int:
-        """Return the value of a constant, which the size of a nested tensor is multiplied with."""
-        value = self.maybe_as_int()
-        assert value is not None
-        return value
 
     def clone(self) -> SymNode:
         return self

@@ -40,6 +40,15 @@ def is_jagged(value: object) -> bool:
 _NAMES = itertools.count(1 << 40)  # of lengths of fake tensors, which eager's own never reach
 
 
+class _Ragged(NestedIntNode):
+    """The size that differs from row to row, multiplied with sizes that are known, though they once were symbols."""
+
+    def mul(self, other: Any) -> NestedIntNode:
+        """Return the product with a number."""
+        value = other.maybe_as_int()
+        return super().mul(other) if value is None else _Ragged(self.t_id, self.coeff * value)
+
+
 def name_lengths(lengths: Any, values: Any, ragged: int) -> None:
     """Give a fake tensor of offsets or lengths the size that is named after it: two tensors with it are laid out alike.
 
@@ -55,7 +64,7 @@ def name_lengths(lengths: Any, values: Any, ragged: int) -> None:
     if not isinstance(lengths, FakeTensor):
         return
     if lengths.nested_int_memo is None:
-        lengths.nested_int_memo = torch.SymInt(NestedIntNode(next(_NAMES), 1))
+        lengths.nested_int_memo = torch.SymInt(_Ragged(next(_NAMES), 1))
     for dim, size in enumerate(values.shape):
         if dim != ragged - 1:
             int(size)
