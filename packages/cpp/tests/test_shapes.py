@@ -252,6 +252,29 @@ def test_values_do_not_depend_on_position(tmp_path: Path) -> None:
             assert seen.setdefault((case.name.split()[0], x), y) == y, case.name
 
 
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_second_element(isa: str, tmp_path: Path) -> None:
+    """The even elements of two vectors, up to the last of memory and no further; so are windows of two by two."""
+    cases = []
+    for n in (5, 16, 40, 43):
+        i = axis("i0", n)
+        step = Nest("o", (i,), (), "map", f32("neg", read("x", lift(i) * 2)), "f32")
+        cases.append(Case(f"{n}", Kernel((i,), (step,)), {"x": torch.randn(2 * n - 1)}))
+    j, i, r, c = axis("i0", 3), axis("i1", 24), axis("r0", 2), axis("r1", 2)
+    body = load("x", (lift(j) * 2 + lift(r), lift(i) * 2 + lift(c)), "f32")
+    pooled = Nest("o", (j, i), (r, c), "sum", body, "f32")
+    cases.append(Case("pooled", Kernel((j, i), (pooled,)), {"x": torch.randn(6, 48)}))
+    program, values, outputs = program_of(cases)
+    source = emit_unit(program, Target(isa=isa, threads=1))
+    assert source.text.count(", 2, ") >= 5
+    memory = run_unit(program, source, compile_text(source, tmp_path), values)
+    for case, [output] in zip(cases[:4], outputs, strict=False):
+        assert torch.equal(memory[output], -case.inputs["x"][::2])
+    x = cases[4].inputs["x"]
+    expected = x.view(3, 2, 24, 2).permute(1, 3, 0, 2).reshape(4, 3, 24).sum(0)
+    torch.testing.assert_close(memory[outputs[4][0]], expected)
+
+
 def test_long_rows_leave_the_stack_alone(tmp_path: Path) -> None:
     check(
         [

@@ -39,6 +39,8 @@ template <> INL1 f32x8 up_f16<f32x8, u16x8>(u16x8 h) { return __builtin_ia32_vcv
 template <> INL1 u16x8 down_f16<u16x8, f32x8>(f32x8 v) { return (u16x8)__builtin_ia32_vcvtps2ph256(v, 0); }
 //: strided
 template <> INL1 f32x8 strided<f32x8>(const f32 *p, i32 step, int n) {
+  typedef f32x8 V;
+  if (step == 2 && n == 8) return SHUFFLE(ld<f32x8>(p), ld<f32x8>(p + 7), 0, 2, 4, 6, 9, 11, 13, 15);
   return __builtin_ia32_gathersiv8sf(f32x8{}, p, iota<i32x8>() * step, (f32x8)(iota<i32x8>() < n), sizeof(f32)); }
 //: any
 INL bool any(i32x8 m) { return __builtin_ia32_movmskps256((f32x8)m); }

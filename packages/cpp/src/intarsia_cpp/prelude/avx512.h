@@ -64,7 +64,11 @@ HALVES(halves_prod, running_prod)
 #define STRIDED(V, C, GATHER) \
   template <> INL1 V strided<V>(const C *p, i32 step, int n) { \
     return (V)GATHER(V{}, p, iota<i32x16>() * step, (u16)((1u << n) - 1), sizeof(C)); }
-STRIDED(f32x16, f32, __builtin_ia32_gathersiv16sf)
+template <> INL1 f32x16 strided<f32x16>(const f32 *p, i32 step, int n) {
+  typedef f32x16 V;
+  if (step == 2 && n == 16)
+    return SHUFFLE(ld<f32x16>(p), ld<f32x16>(p + 15), 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+  return (f32x16)__builtin_ia32_gathersiv16sf(f32x16{}, p, iota<i32x16>() * step, (u16)((1u << n) - 1), sizeof(f32)); }
 STRIDED(i32x16, i32, __builtin_ia32_gathersiv16si)
 //: any
 INL bool any(i32x16 m) { return __builtin_ia32_ptestmd512(m, m, -1); }

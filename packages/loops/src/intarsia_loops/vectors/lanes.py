@@ -45,8 +45,8 @@ def _inner_cost(groups: Sequence[Group], lanes: int) -> float:
     total = 0.0
     for group in groups:
         points = _extent(product(tuple(a.extent for a in group.loops)))
-        if not group.loops:
-            total += len(group.steps)
+        if not group.loops:  # one number in all lanes of a vector
+            total += sum(1 + lanes * ARITHMETIC * min(s.body.size, 100) for s in group.steps)
             continue
         costs = []
         for a in group.loops:
@@ -70,6 +70,8 @@ def _vector_cost(step: Step, lane: Atom, lanes: int) -> float:
 
 def _walk_cost(address: IndexExpr, lane: Atom, lanes: int) -> float:
     step = lane_step(address, lane, lanes)
+    if step is not None and step.const() == 2:
+        return 3.0  # two vectors, and the even elements of both
     return 1.0 if step is ONE else 0.25 if step is ZERO else lanes
 
 
