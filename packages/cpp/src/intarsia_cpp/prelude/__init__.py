@@ -20,7 +20,7 @@ ELEMENTS = {
     "f32": "float", "f64": "double", "i64": "long", "i32": "int", "i16": "short", "i8": "signed char",
     "u64": "unsigned long", "u32": "unsigned", "u16": "unsigned short", "u8": "unsigned char",
 }  # fmt: skip
-FILES = {"avx512": ("common", "avx2", "avx512"), "avx2": ("common", "avx2")}
+FILES = {"avx512": ("common", "avx2", "avx512"), "avx2": ("common", "avx2", "avx2_only")}
 HEADER = """\
 #define INL1 inline __attribute__((always_inline))
 #define INL static INL1
