@@ -456,6 +456,14 @@ def test_sizes_of_a_tensor_whose_class_handles_little(marked):
     assert intarsia.stats().fallbacks == 0
 
 
+class Anything:
+    """Equal to whatever it is compared with, as `unittest.mock.ANY`."""
+
+    def __eq__(self, other):
+        return True
+
+
+ANYTHING = Anything()
 APPEND = [].append
 GETTER = torch.Tensor.shape.__get__
 
@@ -471,6 +479,11 @@ GETTER = torch.Tensor.shape.__get__
         lambda x: [].append == APPEND,
         lambda x: x.sin == x.sin,
         lambda x: x.sin == x.cos,
+        lambda x: APPEND.__self__.append == Anything(),
+        lambda x: len == Anything(),
+        lambda x: [].append == ANYTHING,
+        lambda x: len != ANYTHING,
+        lambda x: len == "len",
     ],
 )
 def test_methods_in_c_are_equal_when_they_are_of_the_same_object(same):

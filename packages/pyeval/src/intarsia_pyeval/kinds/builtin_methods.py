@@ -46,8 +46,8 @@ def get_attribute(tx: Tracer, x: BoundBuiltin, name: str) -> Value:
 @do.compare.rule(BoundBuiltin)
 def compare(tx: Tracer, x: BoundBuiltin, op: str, other: Value) -> Value | None:
     """Methods are equal when they are the same one of the same object."""
-    if op not in ("==", "!="):
-        return None
+    if op not in ("==", "!=") or not isinstance(other, (Builtin, BoundBuiltin)):
+        return None  # an object of another kind may have a comparison of its own
     equal = x is other
     if isinstance(other, Builtin):
         owner = x.owner.identity()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.semantics import calling, folding, lookup, operators
 from intarsia_pyeval.values.base import Keywords, Value
-from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import boolean
 from intarsia_pyeval.values.objects import Builtin, CodeValue, Reference
 
@@ -79,8 +78,8 @@ def get_attribute_builtin(tx: Tracer, x: Builtin, name: str) -> Value:
 @do.compare.rule(Builtin)
 def compare_builtin(tx: Tracer, x: Builtin, op: str, other: Value) -> Value | None:
     """Built-in callables are equal when they are the same, or methods of the same object."""
-    if op in ("==", "!=") and not isinstance(other, BoundBuiltin):  # which knows what it is bound to
-        return boolean((x.value == other.identity()) is (op == "=="))
+    if op in ("==", "!=") and isinstance(other, Builtin):  # a bound one knows what it is bound to
+        return boolean((x.value == other.value) is (op == "=="))
     return None
 
 
