@@ -63,3 +63,20 @@ def test_parts_equal_the_whole(op, dtype, brief):
 def test_lists_of_different_lengths_stay_whole():
     f = ROWS[torch.ops.aten._foreach_add.List]
     assert f([torch.ones(2)], [torch.ones(2)] * 2) is NotImplemented
+
+
+@pytest.mark.parametrize(
+    "gradient, found_inf, inv_scale",
+    [
+        (torch.ones(2), torch.zeros(1), torch.ones(1, dtype=torch.float64)),
+        (torch.ones(2), torch.zeros(1, dtype=torch.float64), torch.ones(1)),
+        (torch.ones(2), torch.zeros(1), torch.ones(2)),
+        (torch.ones(2, dtype=torch.int64), torch.zeros(1), torch.ones(1)),
+    ],
+    ids=["type of the scale", "type of the note", "two scales", "integers"],
+)
+def test_what_eager_refuses_to_unscale_stays_whole(gradient, found_inf, inv_scale):
+    op = torch.ops.aten._amp_foreach_non_finite_check_and_unscale_.default
+    with pytest.raises(RuntimeError):
+        op([gradient], found_inf, inv_scale)
+    assert default_decompositions()[op]([gradient], found_inf, inv_scale) is NotImplemented

@@ -54,14 +54,19 @@ def foreach_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     return table
 
 
-def _unscale(gradients: list[torch.Tensor], found_inf: torch.Tensor, inv_scale: torch.Tensor) -> None:
+def _unscale(gradients: list[torch.Tensor], found_inf: torch.Tensor, inv_scale: torch.Tensor) -> Any:
     """Multiply each by the inverse of a gradient scaler's scale, and note whether one held an infinity or NaN."""
+    if any(x.dtype != torch.float32 or x.numel() != 1 for x in (found_inf, inv_scale)):
+        return NotImplemented  # eager refuses it, as what is below
+    if not all(gradient.dtype.is_floating_point for gradient in gradients):
+        return NotImplemented
     found = found_inf
     for gradient in gradients:
         found = torch.where(gradient.isfinite().all(), found, 1.0)
         wide = gradient.to(torch.float32) if gradient.dtype in (torch.float16, torch.bfloat16) else gradient
         gradient.copy_(wide * inv_scale)
     found_inf.copy_(found)
+    return None
 
 
 def _method(name: str) -> Callable[..., Any] | None:
