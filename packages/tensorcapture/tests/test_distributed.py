@@ -226,6 +226,23 @@ def watch(monkeypatch):
     return sent
 
 
+@pytest.mark.parametrize("refused", ["a tuple", "several groups"])
+def test_messages_that_eager_refuses_together_break(refused):
+    """Eager checks the list first, and begins none."""
+    other = dist.new_group([0])
+
+    def fn(x):
+        y = x * 2
+        operations = [dist.P2POp(dist.isend, y, group=group, group_peer=0) for group in (dist.group.WORLD, other)]
+        return dist.batch_isend_irecv(tuple(operations[:1]) if refused == "a tuple" else operations)
+
+    executor = Executor()
+    with pytest.raises(ValueError, match=r"Invalid|same group"):  # eager's own
+        executor.call(fn, X)
+    broken = executor.captures[0].breaks[0]
+    assert broken.code == "tracer.collective" and "batch_isend_irecv is called with" in broken.reason
+
+
 def test_sending_to_oneself_breaks():
     def fn(x):
         y = x * 2

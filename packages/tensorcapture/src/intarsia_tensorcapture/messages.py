@@ -62,9 +62,12 @@ def _batch(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywo
     """Begin several, one after the other, as eager does where the group's backend doesn't take them together."""
     name = "batch_isend_irecv"
     listed = named(name, args, keywords, ("p2p_op_list",), 1)["p2p_op_list"]
-    items = listed.items if isinstance(listed, Items) else []
+    items = listed.items if isinstance(listed, Items) and listed.type() is list else []
     if not items or any(item.type() is not torch.distributed.P2POp for item in items):
         raise Break("tracer.collective", f"{name} is called with {listed.describe()}, no list of P2POp")
+    groups = [group_of(plugin, tx, name, do.get_attribute(tx, item, "group")) for item in items]
+    if any(group != groups[0] for group in groups):
+        raise Break("tracer.collective", f"{name} is called with several groups, which eager refuses")
     return List([_begun(plugin, tx, item) for item in items])
 
 
