@@ -83,7 +83,12 @@ def bindable(cls: type[torch.nn.Module]) -> bool:
 
 
 def knows_by_identity(cls: type[torch.nn.Module], name: str) -> bool:
-    """Tell whether an attribute finds state by the module itself, as `fully_shard` adds: a stand-in would have none."""
+    """Tell whether an attribute finds state by the module itself, as `fully_shard` adds: a stand-in would have none.
+
+    Args:
+        cls: The class of a module.
+        name: Of an attribute of the class.
+    """
     owner = next((c for c in cls.__mro__ if name in vars(c)), None)
     return owner is not None and owner.__module__.startswith("torch.distributed.")
 

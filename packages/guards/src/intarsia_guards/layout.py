@@ -44,7 +44,7 @@ def order(guards: Iterable[HeldGuard[Any]]) -> tuple[HeldGuard[Any], ...]:
 
 
 def _depth(source: Source | None, depths: dict[int, int]) -> int:
-    """Return how many sources there are from `source` to the outermost object; `known`: by identity."""
+    """Return how many sources there are from `source` to the outermost object; `depths`: of others, by identity."""
     new: list[Source] = []
     while source is not None and id(source) not in depths:
         new.append(source)

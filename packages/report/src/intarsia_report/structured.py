@@ -45,7 +45,12 @@ def structured(explanation: Explanation) -> str:
 
 
 def spans_of(event: FrameEvent, spans: deque[Span]) -> list[Span]:
-    """Take the capture of a frame, and the building of its guards, which follows; what is of no frame is left out."""
+    """Take the capture of a frame, and the building of its guards, which follows; what is of no frame is left out.
+
+    Args:
+        event: What became of the frame.
+        spans: What was done, in the order of its beginning; what is taken, and what comes before it, is removed.
+    """
     if event.kind in (EventKind.LIMIT, EventKind.OBSERVED, EventKind.FAULT):
         return []  # nothing was captured
     at = next((k for k, span in enumerate(spans) if span.name == "capture" and span.about == event.name), None)

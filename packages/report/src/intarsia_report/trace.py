@@ -51,7 +51,7 @@ def _events(explanation: Explanation, base: int, process: int) -> Iterator[dict[
         yield from _row(f"graph {number}", stages, 1 + ROWS * (number + 1), base, process)
 
 
-# of one kind of work: as many of it overlap at most as threads compile
+# Rows kept for each kind of work: it takes one for each thread that compiles at a time.
 ROWS = 1000
 
 
@@ -68,7 +68,16 @@ def _row(
 
 
 def complete(name: str, spot: Placed, args: dict[str, Any], base: int, process: int, row: int) -> dict[str, Any]:
-    """Return the event of a piece of work that has ended."""
+    """Return the event of a piece of work that has ended.
+
+    Args:
+        name: What viewers call it.
+        spot: Where it is shown, in microseconds since 1970.
+        args: What viewers tell of it.
+        base: What times are counted from, in microseconds since 1970.
+        process: Number of the process that it is shown in.
+        row: Number of the thread that it is shown in.
+    """
     times = {"ts": spot.start - base, "dur": spot.duration}
     return {"name": name, "cat": "compile", "ph": "X", **times, "pid": process, "tid": row, "args": args}
 

@@ -41,7 +41,12 @@ class KeptResult:
 
 
 def is_whole(ref: TensorRef, program: Program | Called) -> bool:
-    """Tell whether a reference shows a buffer as it is."""
+    """Tell whether a reference shows a buffer as it is.
+
+    Args:
+        ref: An operand or a result.
+        program: What has the buffer.
+    """
     buffer = program.buffers[ref.buffer]
     return ref.offset is ZERO and ref.shape == buffer.shape and ref.strides == buffer.strides
 
@@ -65,7 +70,11 @@ def handed_on(program: Program | Called, launches: Iterable[Launch] = ()) -> fro
 
 
 def let_through_backward(program: Partition[Linked]) -> None:
-    """Let results through that only backward graphs get, which hand them on to library calls."""
+    """Let results through that only backward graphs get, which hand them on to library calls.
+
+    Args:
+        program: Both halves of a step, linked. What its forward graph calls for such results (`KeptResult`) is told.
+    """
     spoken_of = set(_results_for_the_caller(program))
     for position, kept in getattr(program.forward.run, "kept", {}).items():
         users = [

@@ -143,10 +143,24 @@ def all_to_all_single(
 
 
 def send(tensor: Tensor, to: int, tag: int, name: str) -> Begun:
-    """Send a tensor, as it is now, to the process at the place `to` of the group."""
+    """Send a tensor, as it is now.
+
+    Args:
+        tensor: Contiguous.
+        to: Place in the group of the process that receives it.
+        tag: What the receiver has to name as well.
+        name: Of the group.
+    """
     return Begun([], torch.ops.intarsia_p2p.send(tensor.detach(), to, tag, name))
 
 
 def receive(tensor: Tensor, source: int, tag: int, name: str) -> Begun:
-    """Fill a tensor with what the process at the place `source` of the group sends."""
+    """Fill a tensor with what another process sends.
+
+    Args:
+        tensor: Contiguous; of the shape and the type of what is sent.
+        source: Place in the group of the process that sends.
+        tag: What the sender has named as well.
+        name: Of the group.
+    """
     return Begun([tensor], torch.ops.intarsia_p2p.receive(tensor.detach(), source, tag, name))

@@ -71,6 +71,11 @@ def reconstruct(out: Builder, x: Viewed) -> None:
 def lift(plugin: Recording, value: TensorValue, wrap: Wrap) -> tuple[torch.fx.Node, Any]:
     """Make inputs of the graph of the tensors that an existing one is made of.
 
+    Args:
+        plugin: Records the graph.
+        value: The nested tensor.
+        wrap: Makes one of its kind of inner tensors.
+
     Returns:
         The node that makes it of these, and its fake tensor.
 

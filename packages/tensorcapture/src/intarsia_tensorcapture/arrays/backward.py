@@ -34,7 +34,11 @@ _WHOLE = Slice((NONE, NONE, NONE))
 
 
 def item_or_backward(tx: Tracer, array: ArrayValue, key: Value) -> Value:
-    """Model `array[key]`, where slices may have the step -1 and no ends."""
+    """Model `array[key]`, where slices may have the step -1 and no ends.
+
+    Raises:
+        Break: A slice has another negative step, or such a one and ends, or is beside places or a mask.
+    """
     given: Sequence[Value] = key.items if isinstance(key, Tuple) and key.cls is tuple else [key]
     if not any(map(_goes_backward, given)):
         return item_of_array(tx, array, key)
