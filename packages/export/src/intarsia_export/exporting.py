@@ -95,8 +95,8 @@ def export_call(
                 variants.append(_variant(function, arguments, places, case, weights, backend))
     weights.check([v.finished.program.forward.contract.signature for v in variants], [v.inputs for v in variants])
     given = parameters_of(function, args, kwargs)
-    versions = made_on(variants, backend.version)
-    return Artefact(function.name, given, tuple(variants), weights.named, versions, sizes_of(places))
+    provenance = made_on(variants, backend.version)
+    return Artefact(function.name, given, tuple(variants), weights.named, provenance, sizes_of(places))
 
 
 def sizes_of(places: Places) -> tuple[Size, ...]:

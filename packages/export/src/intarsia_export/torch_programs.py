@@ -65,8 +65,8 @@ def export_program(program: Any, args: Any, kwargs: Any, dynamic_shapes: Any, ba
                 variants.append(finished_variant(finished, parts, backend.cache, examples))
     signatures = [v.finished.program.forward.contract.signature for v in variants]
     weights.check(signatures, [v.inputs for v in variants])
-    versions = made_on(variants, backend.version)
-    return Artefact(type(program).__name__, parameters, tuple(variants), weights.named, versions, sizes_of(places))
+    provenance = made_on(variants, backend.version)
+    return Artefact(type(program).__name__, parameters, tuple(variants), weights.named, provenance, sizes_of(places))
 
 
 def _arguments(program: Any) -> tuple[dict[str, Any], tuple[Parameter, ...]]:

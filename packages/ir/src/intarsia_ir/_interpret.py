@@ -56,12 +56,12 @@ def noting(gm: fx.GraphModule, args: Sequence[Any], dialect: Dialect, watch: Wat
     """Return what tells `watch` of each node of a graph that is run on `args`."""
     if watch is None:
         return lambda node, value, call_args: None
-    given_values = dict(zip([node.name for node in placeholders(gm.graph)], args, strict=False))
+    values = dict(zip([node.name for node in placeholders(gm.graph)], args, strict=False))
     lines = lines_of_nodes(gm, dialect)
 
     def note(node: fx.Node, value: Any, call_args: tuple[Any, ...]) -> None:
-        given_values[node.name] = value
-        watch(Step(lines[node], {node.name: value}, given_values, meta.origins(node)))
+        values[node.name] = value
+        watch(Step(lines[node], {node.name: value}, values, meta.origins(node)))
 
     return note
 

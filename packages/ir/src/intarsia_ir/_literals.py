@@ -60,8 +60,8 @@ def literal(value: Any, node_name: Callable[[fx.Node], str], opaque: Opaque) -> 
     if type(value) is complex:
         return f"complex({_float(value.real)}, {_float(value.imag)})"
     if isinstance(value, _SYMBOLIC):
-        name = _known(value)
-        return f"`{_expression(value)}`" if name is None else text(name)
+        number = _known(value)
+        return f"`{_expression(value)}`" if number is None else text(number)
     if isinstance(value, torch.Size):
         return f"Size([{', '.join(map(text, value))}])"
     if type(value) is tuple:
@@ -151,9 +151,9 @@ def _tensor_type(value: torch.Tensor) -> str:
 
 
 def _size(value: Any) -> str:
-    name = value if type(value) is int else _known(value)
-    if name is not None:
-        return str(name)
+    number = value if type(value) is int else _known(value)
+    if number is not None:
+        return str(number)
     # a symbol stands for itself, as it is declared; what is computed from symbols is quoted
     return _expression(value) if value.node.expr.is_Symbol else f"`{_expression(value)}`"
 
@@ -171,5 +171,5 @@ def _is_contiguous(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
 def _plain(value: Any) -> Any:
     if type(value) is int:
         return value
-    name = _known(value)
-    return value.node.expr if name is None else name
+    number = _known(value)
+    return value.node.expr if number is None else number

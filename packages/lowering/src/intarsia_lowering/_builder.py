@@ -340,10 +340,10 @@ class Builder:
 
     def call(self, target: Any, args: tuple[Any, ...], spec: Spec, role: str) -> Tensor:
         """Add a call of an ATen op that makes a tensor from numbers, and return it."""
-        buffer = self.declare(spec, self.fresh_name(role))
+        tensor = self.declare(spec, self.fresh_name(role))
         where = (("device", torch.device(spec.device)), ("dtype", dtype_from_name(spec.dtype)))
-        self.items.append(Extern((buffer.buffer,), target, args, where, self._origins))
-        return buffer
+        self.items.append(Extern((tensor.buffer,), target, args, where, self._origins))
+        return tensor
 
     def number(self, target: Any, args: Sequence[Any], name: str) -> None:
         """Add a call of an ATen op that gives an integer, which is the size symbol of this name from then on."""

@@ -126,8 +126,8 @@ def _record(
     given = _given(recorder, name, options, operands)
     for number, body in enumerate(bodies):
         is_alike = number in row.alike
-        program, n_results = _record_body(recorder, body, given, like if is_alike else None, more=name == "scan")
-        like = n_results if is_alike else like
+        program, given_back = _record_body(recorder, body, given, like if is_alike else None, more=name == "scan")
+        like = given_back if is_alike else like
         programs.append(program)
     results = tuple([_fresh(recorder, layout) for layout in row.layouts(options, operands, like or ())])
     op = HigherOrderOp(name, programs, options)

@@ -51,9 +51,9 @@ class Dumps:
 
     def _write_text(self, number: int, name: str, text: str) -> None:
         file = f"{name}.ir"
-        before, path = self._last.get(number, ("", ""))
-        self._last[number] = (before or file, text) if text == path else (file, text)
-        shown = f"// unchanged since {before}\n" if text == path else text
+        before, last = self._last.get(number, ("", ""))
+        self._last[number] = (before or file, text) if text == last else (file, text)
+        shown = f"// unchanged since {before}\n" if text == last else text
         (self._folder / file).write_text(shown, encoding="utf-8")
 
 

@@ -55,17 +55,17 @@ def emit_unit(program: Launches | Tiles) -> KernelSource:
     """
     instance_of("what is printed (`intarsia_scheduler.scheduled(kernels, target).launches`)", program, Launches, Tiles)
     functions: dict[object, tuple[str, Function]] = {}
-    launches = _walked(program)
-    texts = tuple(_launch(walked, functions) for walked in launches)
+    walks = _walked(program)
+    launches = tuple(_launch(walked, functions) for walked in walks)
     table = dict(functions.values())
     text = PRELUDE + "".join(f"\n\n{f.text}" for f in table.values()) + _table(table)
     if isinstance(program, Launches):
         n_kernels, scratch = program.n_kernels, tuple(program.scratch.items())
     else:
-        n_kernels, scratch = len(texts), tuple((n, b) for n, b in program.buffers.items() if n in program.scratch)
-    counters = next((one.counters for one in launches if one.counters), "")
+        n_kernels, scratch = len(launches), tuple((n, b) for n, b in program.buffers.items() if n in program.scratch)
+    counters = next((one.counters for one in walks if one.counters), "")
     return KernelSource(
-        text, "triton", "", (), texts, n_kernels, len(table), scratch=scratch, counters=counters
+        text, "triton", "", (), launches, n_kernels, len(table), scratch=scratch, counters=counters
     )  # fmt: skip
 
 
@@ -126,8 +126,8 @@ def _launch(walked: _Walked, functions: dict[object, tuple[str, Function]]) -> L
     if entry is None:
         name = f"kernel{len(functions)}"
         entry = functions[key] = (name, function(walked.walk, len(walked.sets), name))
-    name, text = entry
-    taken = [names[b] for names in walked.sets for b in text.buffers]
+    name, emitted = entry
+    taken = [names[b] for names in walked.sets for b in emitted.buffers]
     if walked.walk.ending is not None:
         taken.append(walked.counters)
-    return Launch(name, tuple(taken), text.sizes, walked.items, text.grid)
+    return Launch(name, tuple(taken), emitted.sizes, walked.items, emitted.grid)
