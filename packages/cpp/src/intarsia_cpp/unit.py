@@ -26,9 +26,11 @@ from intarsia_loops.vectors.walks import Maps, Part, Points, VectorWalk
 
 __all__ = ["emit_unit"]
 
+# -fno-delete-null-pointer-checks: GCC 12 writes some addresses as a sum without a base, takes that for a null pointer,
+# and deletes calls of the functions that store there.
 FLAGS = (
     "-O1 -fcaller-saves -std=c++17 -fopenmp -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv "
-    "-fno-strict-aliasing -fno-semantic-interposition -Wno-psabi"
+    "-fno-strict-aliasing -fno-semantic-interposition -fno-delete-null-pointer-checks -Wno-psabi"
 )
 # Parameters of one C entry at most: ctypes takes 1024 arguments.
 MOST_BUFFERS = 512
