@@ -76,6 +76,7 @@ AS_INPUT = {
     "padded": lambda n: n.exp().to_padded_tensor(0.0),
     "padded, by the function": lambda n: torch.nested.to_padded_tensor(n * 2, -1.0),
     "softmax": lambda n: F.softmax(n, -1),
+    "transposed": lambda n: n.transpose(1, 2) * 2,
     "layer norm": lambda n: F.layer_norm(n, (4,)),
     "chunks": halves,
     "joined": lambda n: torch.cat([n, n * 2], -1),

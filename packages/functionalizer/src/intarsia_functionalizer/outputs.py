@@ -125,7 +125,7 @@ class _Describer:
         if base.kind is BaseKind.INPUT:
             if not value.steps:
                 return InputItself(base.position)
-            return AliasOfInput(base.position, _relative(value), _view_steps(value), requires_grad)
+            return AliasOfInput(base.position, _relative(value), _view_steps(value, False), requires_grad)
         if base.kind is BaseKind.CONSTANT:
             return Constant(self._constant(value))
         if not self._shared[id(base)]:
@@ -133,7 +133,7 @@ class _Describer:
         position = self._own_result(Ref(base))
         if not value.steps:
             return Fresh(position, tuple(base.value.stride()), requires_grad)
-        return AliasOfOutput(position, _relative(value), _view_steps(value), requires_grad)
+        return AliasOfOutput(position, _relative(value), _view_steps(value, requires_grad), requires_grad)
 
     def _own_result(self, ref: Ref) -> int:
         """Return the position of a result that holds what `ref` holds, in memory that no other storage's result has."""
@@ -184,11 +184,16 @@ def _relative(ref: Ref) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
     return shape, strides, offset - ref.base.value.storage_offset()
 
 
-def _view_steps(ref: Ref) -> tuple[ViewStep, ...]:
-    """Return the chain as plain data; empty when only the layout can say it."""
+def _view_steps(ref: Ref, requires_grad: bool) -> tuple[ViewStep, ...]:
+    """Return the chain as plain data; empty when only the layout can say it.
+
+    What requires grad came through no `detach` of the program's: a tensor subclass recorded it, below autograd.
+    """
     if any(step.op is aten.as_strided.default and not step.kwargs for step in ref.steps):
         return ()  # its offset counts from the first element of the base
-    return tuple(ViewStep(str(step.op), _plain_arguments(step), step.item) for step in ref.steps)
+    ops = [aten.alias.default if requires_grad and s.op is aten.detach.default else s.op for s in ref.steps]
+    pairs = zip(ops, ref.steps, strict=True)
+    return tuple(ViewStep(str(op), _plain_arguments(step), step.item) for op, step in pairs)
 
 
 def _plain_arguments(step: Step) -> tuple[Any, ...]:
