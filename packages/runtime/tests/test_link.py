@@ -374,6 +374,8 @@ def test_a_result_that_the_caller_hands_on(linked: Callable[..., Runner], x: tor
     run = linked([neg], (whole("n"),), buffers={"n": buffer(2, 3)}, debug=False)
     run.kept[0].relied_on = False
     assert run(x)[0].shape == (3,)
+    with pytest.raises(InternalError, match="was predicted"):  # a type is relied on in any case
+        run.kept[0](x.double(), (2, 3), torch.float32)
     total = Extern(("t",), aten.sum.default, (whole("x"),))
     assert linked([total], (ref("t", (), ()),), buffers={"t": buffer()}, debug=False).handed_on == {0}
     both = linked([total, ("add1", ("x", "y"))], (ref("t", (), ()), whole("y")), buffers={"t": buffer()}, debug=False)

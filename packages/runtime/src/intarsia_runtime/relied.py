@@ -29,14 +29,14 @@ class KeptResult:
     """What is called where a result of a library call that is a result of the graph isn't as predicted.
 
     Attributes:
-        relied_on: Whether it has to be.
+        relied_on: Whether its size has to be; its type has to be in any case.
     """
 
     def __init__(self) -> None:
         self.relied_on = True
 
     def __call__(self, value: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-        if self.relied_on:
+        if self.relied_on or value.dtype is not dtype:
             check_result(value, shape, dtype)
 
 
