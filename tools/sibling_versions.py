@@ -69,9 +69,19 @@ def build(root: Path, name: str, version: str, folder: Path) -> str:
             ["git", "archive", commit, f"packages/{name}"], cwd=root, check=True, capture_output=True
         )
         subprocess.run(["tar", "x"], cwd=scratch, check=True, input=archive.stdout)
-        how = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder))
-        subprocess.run([*how, f"{scratch}/packages/{name}"], check=True)
+        build_wheel(Path(scratch, "packages", name), folder)
     return commit
+
+
+def build_wheel(sources: Path, folder: Path) -> None:
+    """Build the wheel of a package into a folder with the setuptools of this environment, which needs no pip."""
+    # the hook of PEP 517 works on the current folder, and its backend is loaded afresh for each package
+    code = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder.resolve())], cwd=sources, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{sources.name}: its wheel can't be built:\n{done.stdout}{done.stderr}")
 
 
 def oldest(folder: Path, package: str) -> list[str]:
