@@ -35,5 +35,5 @@ def test_keys_agree_across_ranks_and_one_cache_serves_all(tmp_path):
     (first, cold), (second, _) = ranks.run(compiling, tmp_path, str(tmp_path / "apart{rank}"))
     assert len(first) == 3  # the plan, and a library for each graph
     assert first == second and (cold.graphs, cold.warm_graphs) == (1, 0)
-    for keys, counts in ranks.run(compiling, tmp_path, str(tmp_path / "apart0")):
+    for keys, counts in ranks.run(compiling, tmp_path, str(tmp_path / "apart0"), apart=True):
         assert keys == first and (counts.graphs, counts.warm_graphs) == (1, 1)

@@ -18,6 +18,7 @@ from integration.distributed import ranks
 from integration.distributed.test_training import (
     MODELS,
     RAISE,
+    SOME,
     STEPS,
     TOLERANCES,
     LanguageModel,
@@ -104,21 +105,20 @@ def run(engine, name, tmp_path, count, steps=STEPS):
     check(found, graphs=GRAPHS[engine][name], tolerance=TOLERANCES[name])
 
 
-COUNTS = [2, pytest.param(4, marks=pytest.mark.slow)]
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("count", [2, 4])
 def test_tensor_parallel(tmp_path, name, count):
     run("tp", name, tmp_path, count)
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_fsdp2_with_tensor_parallel(tmp_path, name, count):
     run("fsdp2 x tp", name, tmp_path, count)
 
 
+@pytest.mark.slow
 def test_fsdp2_with_checkpoints(tmp_path):
     run("fsdp2 and checkpoints", "gpt2", tmp_path, 2, steps=6)
 

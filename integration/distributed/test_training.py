@@ -190,9 +190,10 @@ def needs(name):
 
 
 TOLERANCES = {"resnet": 1e-9, "gpt2": 1e-4}
+SOME = [pytest.param("resnet", marks=pytest.mark.slow), "gpt2"]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", SOME)
 def test_ddp(tmp_path, name):
     needs(name)
     keywords = {"bucket_cap_mb": 0.02, "gradient_as_bucket_view": True}  # many buckets
@@ -200,14 +201,14 @@ def test_ddp(tmp_path, name):
     check(found, graphs=1, tolerance=TOLERANCES[name])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", SOME)
 def test_fsdp2_block_by_block(tmp_path, name):
     needs(name)
     found = ranks.run(trained, tmp_path, "fsdp2", name, {}, STEPS, False)
     check(found, graphs={"gpt2": 4, "resnet": 8}[name], tolerance=TOLERANCES[name])
 
 
-@pytest.mark.parametrize("engine", WAYS)
+@pytest.mark.parametrize("engine", [pytest.param("ddp", marks=pytest.mark.slow), "fsdp2"])
 def test_accumulated_gradients(tmp_path, engine):
     needs("gpt2")
     check(ranks.run(trained, tmp_path, engine, "gpt2", {}, 6, True), graphs={"ddp": 1, "fsdp2": 4}[engine])
@@ -220,6 +221,7 @@ FSDP2 = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", FSDP2)
 def test_options_of_fsdp2(tmp_path, options):
     needs("gpt2")
