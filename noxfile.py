@@ -240,6 +240,7 @@ def release(session: nox.Session) -> None:
     session.run("python", "-m", "twine", "check", "--strict", *map(str, sorted(made.iterdir())))
     session.run("python", "tools/wheel_tags.py", str(made))
     session.run("python", "tools/sibling_versions.py", "wheels", str(made))
+    session.run("python", "tools/sibling_names.py", str(made))
     for package in session.posargs or PACKAGES:
         install_released(session, package, made)
 

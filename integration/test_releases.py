@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import releases
+import sibling_names
 import sibling_versions
 import wheel_tags
 
@@ -181,11 +182,13 @@ def test_the_wheel_of_a_released_version_has_its_sources(repository, tmp_path_fa
         assert archive.read("intarsia_a/__init__.py") == b"x = 'old'\n"
 
 
-def wheel(folder, name, version, *needs):
+def wheel(folder, name, version, *needs, **modules):
     file = f"intarsia_{name}-{version}"
     with zipfile.ZipFile(folder / f"{file}-py3-none-any.whl", "w") as archive:
         lines = [f"Name: intarsia-{name}", f"Version: {version}", *(f"Requires-Dist: {need}" for need in needs)]
         archive.writestr(f"{file}.dist-info/METADATA", "\n".join(["Metadata-Version: 2.1", *lines, "", ""]))
+        for module, text in modules.items():
+            archive.writestr(f"intarsia_{name}/{module}.py", text)
 
 
 def test_the_oldest_siblings_fit_together(tmp_path):
@@ -216,3 +219,18 @@ def test_tags_of_wheels_with_native_code(tag, found, tmp_path):
     (tmp_path / f"intarsia_framehook-{version}-{tag}.whl").touch()
     told = [line for line in wheel_tags.findings(tmp_path) if "framehook" in line]
     assert (found is None and told == []) or found in told[0]
+
+
+def test_a_range_holds_where_every_version_in_it_has_what_is_imported(tmp_path):
+    wheel(tmp_path, "ir", "0.1.0", __init__="", facts="def old(): pass\nboth = 1")
+    wheel(tmp_path, "ir", "0.1.1", __init__="", facts="def new(): pass\nboth = 1")
+    late = "def f():\n    from intarsia_ir.facts import both, new"
+    wheel(tmp_path, "shapes", "0.1.0", "intarsia-ir>=0.1,<0.2", __init__="", env=late)
+    wheel(tmp_path, "shapes", "0.1.1", "intarsia-ir>=0.1.1,<0.2", __init__="", env=late)
+    wheel(tmp_path, "fuser", "0.1.0", "intarsia-ir>=0.1,<0.2", __init__="from intarsia_ir import facts\nfacts.old()")
+    told = [line.partition(": ")[2] for line in sibling_names.findings(tmp_path)]
+    takes = "{} takes intarsia_ir.facts.{}, which intarsia_ir-{}-py3-none-any.whl lacks"
+    assert told == [
+        takes.format("intarsia_fuser:2", "old", "0.1.1"),
+        takes.format("intarsia_shapes.env:2", "new", "0.1.0"),
+    ]

@@ -110,16 +110,18 @@ def is_root(use: Use, known: dict[str, Module]) -> bool:
 
 def uses(known: dict[str, Module]) -> Iterator[Use]:
     """Yield the names of other packages that sources and examples use."""
+    names = {name: module.names for name, module in known.items()}
     for module in known.values():
-        yield from _uses(module.tree, module.package, module.path, known)
+        yield from names_used(module.tree, module.package, str(module.path.relative_to(ROOT)), names)
     for path in sorted(ROOT.glob("integration/examples/**/*.py")):
-        yield from _uses(ast.parse(path.read_text(encoding="utf-8")), "", path, known)
+        yield from names_used(ast.parse(path.read_text(encoding="utf-8")), "", str(path.relative_to(ROOT)), names)
 
 
-def _uses(tree: ast.Module, own: str, path: Path, known: dict[str, Module]) -> Iterator[Use]:
+def names_used(tree: ast.Module, own: str, path: str, known: dict[str, frozenset[str]]) -> Iterator[Use]:
+    """Yield what a file uses of modules of other packages than its own, of which the names are known."""
     aliases: dict[str, str] = {}
     for node in ast.walk(tree):
-        where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+        where = f"{path}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.ImportFrom) and node.module in known and node.module.split(".")[0] != own:
             for alias in node.names:
                 if (full := f"{node.module}.{alias.name}") in known:
@@ -133,10 +135,10 @@ def _uses(tree: ast.Module, own: str, path: Path, known: dict[str, Module]) -> I
                     aliases[alias.asname or name] = name
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and (found := _resolved(node, aliases, known)) is not None:
-            yield Use(*found, f"{path.relative_to(ROOT)}:{node.lineno}")
+            yield Use(*found, f"{path}:{node.lineno}")
 
 
-def _resolved(node: ast.Attribute, aliases: dict[str, str], known: dict[str, Module]) -> tuple[str, str] | None:
+def _resolved(node: ast.Attribute, aliases: dict[str, str], known: dict[str, frozenset[str]]) -> tuple[str, str] | None:
     """Return module and name where `module.name` is written; a variable of a module's name is told by what it lacks."""
     attributes = [node.attr]
     inner: ast.expr = node.value
@@ -151,7 +153,7 @@ def _resolved(node: ast.Attribute, aliases: dict[str, str], known: dict[str, Mod
         if f"{module}.{part}" not in known:
             return None
         module = f"{module}.{part}"
-    if f"{module}.{name}" in known or name not in known[module].names:
+    if f"{module}.{name}" in known or name not in known[module]:
         return None
     return module, name
 

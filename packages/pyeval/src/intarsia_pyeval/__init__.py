@@ -20,5 +20,5 @@ from intarsia_pyeval.link import Hole, link
 from intarsia_pyeval.state.frames import Limits
 from intarsia_pyeval.tracer import Extension
 
-__version__ = "0.1.1"
+__version__ = "0.2.0"
 __all__ = ["Extension", "Frame", "FrameInfo", "Graph", "Hole", "Limits", "Options", "capture", "capture_frame", "link"]
