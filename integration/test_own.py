@@ -1,5 +1,6 @@
 """The checks that the compiler is our own catch a planted violation."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,13 @@ def test_a_planted_call_is_caught_by_the_closed_doors():
     )
     done = subprocess.run([sys.executable, "-c", code, str(ROOT / "tools")], capture_output=True, text=True)
     assert "caught torch.compile" in done.stdout, done.stderr
+
+
+@pytest.mark.peer
+def test_the_doors_are_closed_in_a_test_of_a_package(tmp_path):
+    planted = tmp_path / "test_planted.py"
+    planted.write_text("import torch\ndef test_planted():\n    torch.compile(lambda x: x)(torch.ones(1))\n")
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "own_poison", "-p", "no:cacheprovider", str(planted)]
+    path = os.pathsep.join([str(ROOT / "tools"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 1 and "DoorClosedError: torch.compile was called" in done.stdout, done.stdout

@@ -1,13 +1,16 @@
-"""Close the doors of torch's own compilers, then run all package tests and the demo's own front end.
+"""Close the doors of torch's own compilers, then run the demo's own front end, and package tests on demand.
 
 An import scan can't see everything: `import torch` itself loads parts of what this project re-implements. Here each
-door is replaced by a function that raises, so a test that reaches one fails. Tests that need a door are marked
-`peer`, live in integration/, and are counted: their number is written here, so that none is added unnoticed.
+door is replaced by a function that raises, so whoever reaches one fails. As a plugin of pytest (`-p own_poison`, with
+this folder on the path) it closes them around the tests of a run: the session `isolated` runs every package's so.
+Tests that need a door are marked `peer`, live in integration/, and are counted: their number is written here, so that
+none is added unnoticed.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -35,7 +38,7 @@ DOORS = (
 LOADED_BY_EAGER = ("torch._decomp.decompositions_for_jvp",)
 
 # tests that compare with, or plug into, another compiler; all in integration/
-PEERS = 41
+PEERS = 42
 
 
 class DoorClosedError(Exception):
@@ -61,6 +64,18 @@ def _closed(door: str) -> Any:
     return raise_closed
 
 
+def pytest_configure(config: object) -> None:
+    """Close the doors before a test is collected; where torch isn't installed there are none."""
+    if importlib.util.find_spec("torch") is not None:
+        _interpret_kernels()
+        close_doors()
+
+
+def _interpret_kernels() -> None:
+    """Have Triton interpret: closing the doors imports it, before a test could ask for its interpreter."""
+    os.environ["TRITON_INTERPRET"] = "1"
+
+
 def peers() -> dict[str, int]:
     """Count the tests marked `peer`, by top-level folder."""
     counts: dict[str, int] = {}
@@ -74,10 +89,8 @@ def peers() -> dict[str, int]:
 
 def main(arguments: list[str]) -> int:
     sys.path.insert(0, str(ROOT))
-    # closing the doors imports triton, and the Triton emitter's tests run in its interpreter
-    os.environ["TRITON_INTERPRET"] = "1"
+    _interpret_kernels()
     close_doors()
-    import pytest
     import torch
 
     try:
@@ -90,10 +103,10 @@ def main(arguments: list[str]) -> int:
     if (found := peers()) != {"integration": PEERS}:
         print(f"own: tests marked peer: {found}; there should be {PEERS}, all in integration/", file=sys.stderr)
         return 1
-    folders = arguments or sorted(str(p) for p in ROOT.glob("packages/*/tests"))
-    status = int(pytest.main(["-q", "-m", "not peer and not slow", *folders]))
-    if status or arguments:
-        return status
+    if arguments:
+        import pytest
+
+        return int(pytest.main(["-q", "-m", "not peer and not slow", *arguments]))
     from integration.demo import run_own
 
     return run_own()

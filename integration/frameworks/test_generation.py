@@ -85,6 +85,7 @@ def test_a_static_cache_of_changing_length(fresh):
         assert intarsia.stats().graphs <= most and intarsia.stats().fallbacks == 0
 
 
+@pytest.mark.slow
 def test_many_requests_of_random_sizes(fresh):
     model = language_model(n_layers=1)
     fast = intarsia.compile(copy.deepcopy(model), options=RAISE)

@@ -32,6 +32,7 @@ def encoder():
     return transformers.BertModel(config).eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dynamic", "most"), [(True, 2), (None, 3)])
 def test_an_encoder_takes_500_shapes(fresh, dynamic, most):
     """Texts of at least two tokens, in batches of one and more, padded: a batch of one is a version of its own."""

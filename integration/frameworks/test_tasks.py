@@ -83,6 +83,7 @@ def curve(name, *, compiled):
     return losses
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Detected call of")
 @pytest.mark.parametrize("name", TASKS)
 def test_the_curve_is_eagers(fresh, name):
