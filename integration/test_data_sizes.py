@@ -127,6 +127,15 @@ def check_is_size(x, n):
     return torch.zeros(k, 4) + x[0]
 
 
+@case(
+    lambda: [(rows(8, 4), n_of(k)) for k in (3, 0, 7, -1, -8)],
+    wrong=lambda: [(rows(8, 4), n_of(8)), (rows(8, 4), n_of(-9))],
+    trains=True,
+)
+def index_by_tensor(x, n):
+    return x[n] * x[n, None, 1:].sum() + x[..., 0][n]
+
+
 @case(lambda: [(rows(6, 3),) for _ in range(4)] + [(-torch.ones(6, 3),)])
 def nonzero(x):
     return torch.nonzero(x > 0) * 2 + 1

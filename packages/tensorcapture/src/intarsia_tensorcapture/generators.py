@@ -215,6 +215,8 @@ def drawn(
     x.normal_(generator=g), after: x.copy_(torch.empty(x.shape).normal_(generator=g)).
     """
     given = keywords.get("generator")
+    if given is not None and is_none(given) and target in _FACTORIES:  # the overload with one takes no symbolic sizes
+        return plugin.record(tx, kind, target, args, {key: v for key, v in keywords.items() if key != "generator"})
     if not isinstance(given, GeneratorValue):
         if any(isinstance(a, GeneratorValue) for a in args):
             raise Break("tracer.tensor_op", f"{getattr(target, '__name__', target)} is given a generator by position")

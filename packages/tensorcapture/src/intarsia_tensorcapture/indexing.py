@@ -1,6 +1,7 @@
 """Indexing by ints that differ from call to call: one `select` for each, where Python's `x[i]` would fix the number.
 
-Where data decides an index or an end of a slice, it is relied on to be within the tensor: see `data_sizes`.
+Where data decides an index or an end of a slice, it is relied on to be within the tensor: see `data_sizes`. An integer
+tensor without dimensions is the integer in it, as in eager: `x[t]` is a view, of `x.select(0, t.item())`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 
+from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const, is_none
 from intarsia_pyeval.values.draws import Draw
 from intarsia_pyeval.values.numbers import OpenNumber
 from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
 from intarsia_tensorcapture import data_sizes
+from intarsia_tensorcapture.described import version_of
 from intarsia_tensorcapture.items import as_size, holds_item
 from intarsia_tensorcapture.making import tensor_from
 from intarsia_tensorcapture.numbers import SymbolicNumber
@@ -35,7 +38,7 @@ _WHOLE = Slice([NONE, NONE])
 
 def item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value) -> Value:
     """Model `tensor[key]`: `x[2:, i]` with an open int i becomes `x[2:].select(1, i)`."""
-    key = _with_sizes(tx, key)
+    key = _with_sizes(tx, _with_numbers(plugin, tx, tensor, key))
     parts = _selecting(tensor, key)
     if any(scope.at_points for scope in plugin.scopes.open) and _is_place(key):
         return _at_place(plugin, tx, tensor, key)
@@ -104,7 +107,7 @@ def narrowed(
 
 def set_item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value, value: Value) -> None:
     """Model `tensor[key] = value`: with an open int in the key, what the key selects is a view that is written."""
-    key = _with_sizes(tx, key)
+    key = _with_sizes(tx, _with_numbers(plugin, tx, tensor, key))
     parts = _selecting(tensor, key)
     name = None
     if parts is not None and isinstance(value, TensorValue):
@@ -150,6 +153,56 @@ def _has_open(part: Value) -> bool:
     if isinstance(part, Slice):
         return any(map(_is_data, part.parts))
     return _is_open(part)
+
+
+def _with_numbers(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value) -> Value:
+    """Return a key of ints, slices, None and an ellipsis with numbers for integer tensors without dimensions."""
+    parts: Sequence[Value] = key.items if isinstance(key, Tuple) and key.cls is tuple else [key]
+    if plugin.scopes.open or not any(map(_is_number, parts)) or sum(map(_is_ellipsis, parts)) > 1:
+        return key
+    n_dims = len(tensor.fake.shape)
+    n_taken = sum(_is_number(part) or _takes_one(part) for part in parts)
+    if n_taken > n_dims or not all(_is_number(p) or _takes_one(p) or is_none(p) or _is_ellipsis(p) for p in parts):
+        return key
+    found: list[Value] = []
+    dimension = 0
+    for part in parts:
+        if isinstance(part, TensorValue):
+            part = _number_from_front(plugin, tx, part, tensor.fake.shape[dimension])
+        dimension += n_dims - n_taken if _is_ellipsis(part) else not is_none(part)
+        found.append(part)
+    return Tuple(found) if isinstance(key, Tuple) else found[0]
+
+
+def _is_number(part: Value) -> bool:
+    """Tell whether a part of a key is a tensor that eager takes for an integer; bytes are masks."""
+    if not isinstance(part, TensorValue) or part.type() is not torch.Tensor or part.fake.dim():
+        return False
+    return part.fake.dtype in (torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def _number_from_front(plugin: Recording, tx: Tracer, place: TensorValue, size: Any) -> Value:
+    """Return the number in a tensor, which may count from the back, as one that counts from the front."""
+    if place.known() is None:
+        key = (place, version_of(place.fake), size if type(size) is int else size.node.expr)
+        wrapped = plugin.sizes.from_front.get(key)
+        if wrapped is None or not place.writes_are_counted():
+            wrapped = plugin.sizes.from_front[key] = _counted_from_front(plugin, tx, place, size)
+        place = wrapped
+    found = number_of(tx, place)
+    if isinstance(found, TensorValue):  # the program has written what exists: it asks for no number any more
+        raise Break("tracer.data_dependent", f"{place.describe()} is an index")
+    return found
+
+
+def _counted_from_front(plugin: Recording, tx: Tracer, place: TensorValue, size: Any) -> TensorValue:
+    """Record the index from the front of one that may count from the back."""
+    wide = plugin.record(tx, "call_method", "to", [place, Const(torch.int64)], {})
+    negative = plugin.record(tx, "call_function", operator.lt, [wide, Const(0)], {})
+    moved = plugin.record(tx, "call_function", operator.add, [wide, tx.live.from_python(size)], {})
+    found = plugin.record(tx, "call_function", torch.where, [negative, moved, wide], {})
+    assert isinstance(found, TensorValue)
+    return found
 
 
 def _with_sizes(tx: Tracer, key: Value) -> Value:

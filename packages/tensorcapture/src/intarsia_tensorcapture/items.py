@@ -213,8 +213,11 @@ _CLASSES = {"float": float, "int": int}
 def _item(tx: Tracer, x: TensorValue) -> Value | None:
     """Model the only number of a tensor."""
     known: Value | None = x.plugin.sizes.computed.get((x, version_of(x.fake)))
-    if known is not None and _writes_are_counted(x):
+    if known is not None and x.writes_are_counted():
         return known
+    held = x.known()
+    if held is not None and held.numel() == 1 and held.dtype in (*_FLOATS, *_INTS, torch.bool):
+        return Const(held.item())
     constant = getattr(x.fake, "constant", None)  # of what was made of numbers alone, and not written since
     if constant is not None and constant.dtype in _INTS and constant.numel() == 1:
         return Const(constant.item())
@@ -231,6 +234,9 @@ def _item(tx: Tracer, x: TensorValue) -> Value | None:
 
 def _truth_in(tx: Tracer, x: TensorValue) -> Value | None:
     """Model whether the only number of a tensor isn't 0."""
+    held = x.known()
+    if held is not None and held.numel() == 1:
+        return Const(bool(held))
     step = tx.checks.step()
     if step is None or x.fake.device.type == "meta" or any(size != 1 for size in x.fake.shape):
         return None
@@ -259,15 +265,9 @@ def _held(tx: Tracer, x: TensorValue) -> TensorValue:
     """Return a 0-dim tensor with what is in a tensor now: the same one as long as nothing is written."""
     key = x, version_of(x.fake)
     found: TensorValue | None = x.plugin.sizes.held.get(key)
-    if found is None or not _writes_are_counted(x):
+    if found is None or not x.writes_are_counted():
         found = x.plugin.sizes.held[key] = _copied(tx, x)
     return found
-
-
-def _writes_are_counted(x: TensorValue) -> bool:
-    """Tell whether the program has not read `data` of what shares memory with a tensor."""
-    shown = x.plugin.sizes.shown_data
-    return not shown or (x.fake.layout is torch.strided and x.fake.untyped_storage()._cdata not in shown)
 
 
 def _copied(tx: Tracer, x: TensorValue) -> TensorValue:

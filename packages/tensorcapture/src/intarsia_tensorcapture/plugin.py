@@ -92,6 +92,8 @@ from intarsia_tensorcapture.functions import (
 from intarsia_tensorcapture.indexing import item_of, narrowed, set_item_of
 from intarsia_tensorcapture.items import settle_all, settled
 from intarsia_tensorcapture.kernel_calls import call_compiler_object, call_of_compiler, is_of_compiler
+from intarsia_tensorcapture.known import Known
+from intarsia_tensorcapture.known_sizes import sized_by_known
 from intarsia_tensorcapture.leaves import Leaves, MadeLeaf
 from intarsia_tensorcapture.marks import call_marked_function, call_marked_object, stand_in_for
 from intarsia_tensorcapture.memory import Memory, run_apart
@@ -155,6 +157,7 @@ class Tensors(Extension):
         self.relied_on: dict[type, Mapping[str, None]] = {}
         self.wrapped: dict[TensorValue, tuple[torch.fx.Node, int]] = {}
         self.begun: list[Value] = []  # collectives that the code hasn't been seen to wait for
+        self.known = Known(self.graph)
         self.infinite = False  # numbers of the program that arrays are computed with
         self.hooks_guarded = False  # those that hold for all modules
         self.placeholders: dict[TensorValue | SymbolicNumber, Any] = {}  # inputs of the finished graph -> values
@@ -338,6 +341,7 @@ class Tensors(Extension):
         args, keywords = with_numbers(tx, target, args, with_device(self, tx, target, keywords))
         found = generators.drawn(self, tx, kind, target, args, keywords)
         found = written_out(tx, kind, target, args, keywords) if found is None else found
+        found = sized_by_known(self, tx, kind, target, args, keywords) if found is None else found
         if found is not None:
             return found
         if name.startswith(foreach.PREFIX):

@@ -78,6 +78,7 @@ class Sizes:
         self.held: dict[Any, TensorValue] = {}  # tensor and how often it was written -> 0-dim copy of what was in it
         self.computed: dict[Any, Value] = {}  # the same -> the number in it, where it is known
         self.shown_data: set[int] = set()  # memory that `data` shows: writes to it are not counted
+        self.from_front: dict[Any, TensorValue] = {}  # 0-dim tensor, its version, a size -> the index from the front
         self.said: dict[TensorValue, list[Any]] = {}  # 0-dim tensor -> comparisons that the program relied on
         self.modules: dict[int, Source] = {}  # id of a source -> the source, where a module is
         self.in_tensors: dict[TensorValue, SymbolicNumber] = {}  # 0-dim tensor -> the number in it, used as a size

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from intarsia_pyeval.codegen import Builder
     from intarsia_pyeval.tracer import Tracer
+    from intarsia_tensorcapture.known import Known
     from intarsia_tensorcapture.scopes import Scopes
 
 __all__ = [
@@ -104,6 +105,7 @@ class Recording(Protocol):
         relied_on: Subclasses whose code was looked at -> names of attributes that it reads.
         wrapped: Inputs of subclasses -> the node that makes each of its parts, and the outermost step at that time.
         infinite: Whether numbers of the program that arrays are computed with are infinite, or no numbers.
+        known: What tensors hold that are made of constants alone.
     """
 
     tx: Tracer
@@ -126,6 +128,7 @@ class Recording(Protocol):
     wrapped: dict[TensorValue, tuple[torch.fx.Node, int]]
     begun: list[Value]
     infinite: bool
+    known: Known
 
     def record(self, tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywords: Keywords) -> Value:
         """Run an operation on fake tensors and make a node of it."""
@@ -271,6 +274,15 @@ class TensorValue(Value):
         shape = self.real.shape if self._node is None and self.real is not None else self.fake.shape
         return any(type(size) is int and size != 1 for size in shape)
 
+    def known(self) -> torch.Tensor | None:
+        """Return what it holds now, on the CPU and not to be written, where the graph makes it of constants alone."""
+        return self.plugin.known.tensor(self.node) if self.recorded and self.writes_are_counted() else None
+
+    def writes_are_counted(self) -> bool:
+        """Tell whether the program has not read `data` of what shares memory with the tensor."""
+        shown = self.plugin.sizes.shown_data
+        return not shown or (self.fake.layout is torch.strided and self.fake.untyped_storage()._cdata not in shown)
+
     # -- attributes and methods ----------------------------------------------------------------------------------
 
     # -- items ---------------------------------------------------------------------------------------------------
@@ -361,6 +373,9 @@ def hash_key(tx: Tracer, x: TensorValue) -> Hashable:
 @do.truth.rule(TensorValue)
 def truth(tx: Tracer, x: TensorValue) -> bool:
     """Branching on a tensor needs its data."""
+    known = x.known()
+    if known is not None and known.numel() == 1 and x.type() is torch.Tensor:
+        return bool(known)
     code = "tracer.operation_raised" if x._has_several() else "tracer.tensor_branch"
     raise Break(code, f"the truth of {x.describe()} is asked for")
 
@@ -377,7 +392,7 @@ def as_bool(tx: Tracer, x: TensorValue) -> Value:
 def branch(tx: Tracer, x: TensorValue, expected: Callable[[], bool | None]) -> bool:
     """Go on where the other way raises: whether it does is looked at once the graph has run."""
     _check_usual(x, "__bool__")
-    open_ = not x._has_several() and not x.plugin.scopes.open and tx.checks.step() is not None
+    open_ = x.known() is None and not x._has_several() and not x.plugin.scopes.open and tx.checks.step() is not None
     way = expected() if open_ else None
     if way is None:
         return do.truth(tx, x)

@@ -12,7 +12,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from intarsia_pyeval.checking import InVain, passed
 from intarsia_recorder import EagerMode
 
-__all__ = ["DRAWN_IN_VAIN", "WatchedMode", "calls_out", "generators", "put_back"]
+__all__ = ["DRAWN_IN_VAIN", "WatchedMode", "calls_out", "generators", "is_of_torch_alone", "put_back"]
 
 
 #: Namespaces of operators that do what their schemas say, and nothing else.
@@ -83,12 +83,17 @@ def calls_out(graph: torch.fx.Graph) -> bool:
     for node in graph.nodes:
         target = node.target
         if isinstance(target, (OpOverload, OpOverloadPacket)):
-            name = target.namespace if isinstance(target, OpOverload) else target._qualified_op_name.partition("::")[0]
-            if name not in _OWN:
+            if not is_of_torch_alone(target):
                 return True
         elif node.op == "call_function" and target in _TRAVERSING:
             return True
     return False
+
+
+def is_of_torch_alone(target: OpOverload | OpOverloadPacket) -> bool:
+    """Tell whether an operator does what its schema says, and nothing else."""
+    name = target.namespace if isinstance(target, OpOverload) else target._qualified_op_name.partition("::")[0]
+    return name in _OWN
 
 
 _States = tuple[torch.Tensor, list[torch.Tensor]]
