@@ -215,9 +215,9 @@ def _item(tx: Tracer, x: TensorValue) -> Value | None:
     known: Value | None = x.plugin.sizes.computed.get((x, version_of(x.fake)))
     if known is not None and x.writes_are_counted():
         return known
-    held = x.known()
-    if held is not None and held.numel() == 1 and held.dtype in (*_FLOATS, *_INTS, torch.bool):
-        return Const(held.item())
+    real = x.known()
+    if real is not None and real.numel() == 1 and real.dtype in (*_FLOATS, *_INTS, torch.bool):
+        return Const(real.item())
     constant = getattr(x.fake, "constant", None)  # of what was made of numbers alone, and not written since
     if constant is not None and constant.dtype in _INTS and constant.numel() == 1:
         return Const(constant.item())

@@ -56,7 +56,7 @@ class Known:
         before = [tensor._version for tensor in real]
         function = getattr(torch.Tensor, target) if kind == "call_method" else target
         try:
-            with torch.inference_mode(False), torch.no_grad(), _Predictable():
+            with torch.inference_mode(False), torch.no_grad(), _Predictable():  # type: ignore[no-untyped-call]
                 found = function(*args, **keywords)
         except _UnpredictableError:
             found = None
