@@ -52,6 +52,7 @@ from intarsia_tensorcapture import (
     distributed_tensors,
     floats,
     foreach,
+    fully_sharded,
     function_subclasses,
     generators,
     inference,
@@ -158,6 +159,7 @@ class Tensors(Extension):
         self.wrapped: dict[TensorValue, tuple[torch.fx.Node, int]] = {}
         self.begun: list[Value] = []  # collectives that the code hasn't been seen to wait for
         self.known = Known(self.graph)
+        self.sharded: fully_sharded.ShardedCall | None = None  # that is being evaluated
         self.infinite = False  # numbers of the program that arrays are computed with
         self.hooks_guarded = False  # those that hold for all modules
         self.placeholders: dict[TensorValue | SymbolicNumber, Any] = {}  # inputs of the finished graph -> values
@@ -547,6 +549,8 @@ class Tensors(Extension):
         if overriding.is_evaluated(self, tx, function.value, args, keywords):
             return None
         found = call_leaf_or_table(self, tx, function.value, args, keywords)
+        if found is None:
+            found = fully_sharded.call_hook(self, tx, function.value, args, keywords)
         if found is None:
             found = optimizers.call_step(tx, function.value, args, keywords)
         if found is None:

@@ -104,6 +104,7 @@ class Recording(Protocol):
         begun: Collectives that the code hasn't been seen to wait for.
         relied_on: Subclasses whose code was looked at -> names of attributes that it reads.
         wrapped: Inputs of subclasses -> the node that makes each of its parts, and the outermost step at that time.
+        sharded: The call of a model sharded by FSDP2 that is being evaluated; None: none is.
         infinite: Whether numbers of the program that arrays are computed with are infinite, or no numbers.
         known: What tensors hold that are made of constants alone.
     """
@@ -127,6 +128,7 @@ class Recording(Protocol):
     relied_on: dict[type, Mapping[str, None]]
     wrapped: dict[TensorValue, tuple[torch.fx.Node, int]]
     begun: list[Value]
+    sharded: Any
     infinite: bool
     known: Known
 
