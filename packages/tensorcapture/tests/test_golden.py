@@ -1,7 +1,8 @@
 """Whole captures of small programs: the program, its graph, guards, facts and breaks, as a reader would want them.
 
 Guards that every graph has (on modes, autocast, defaults of torch) are counted, and those on the lists of hooks that
-torch keeps for each module. `UPDATE_GOLDEN=1` rewrites the files.
+torch keeps for each module; those on what classes and libraries define differ between versions, and are left out.
+`UPDATE_GOLDEN=1` rewrites the files.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ ENVIRONMENT = (
     *(guards.GradModeGuard, guards.InferenceModeGuard, guards.AutocastGuard, guards.DefaultDtypeGuard),
     *(guards.DeterministicGuard, guards.TorchModesGuard),
 )
+DEFINITIONS = (guards.ClassGuard, guards.NamespaceGuard)
 
 
 def is_of_environment(guard: GuardRecord) -> bool:
@@ -69,7 +71,8 @@ def capture_text(fn: Any, capture: Capture) -> str:
     lines = [textwrap.dedent("".join(source)), re.sub(rf"# {path}:(\d+) in .*", line, graph).rstrip(), ""]
     counted = [g for g in capture.guards if is_of_environment(g)]
     hooks = [g for g in capture.guards if "_hooks" in str(getattr(g, "source", ""))]
-    lines += [f"guard {guard_text(g)}" for g in capture.guards if g not in counted and g not in hooks]
+    left_out = [*counted, *hooks, *(g for g in capture.guards if isinstance(g, DEFINITIONS))]
+    lines += [f"guard {guard_text(g)}" for g in capture.guards if g not in left_out]
     lines += [f"and {len(hooks)} guards on hooks"] * bool(hooks)
     lines += [f"and {len(counted)} guards on the state of torch"] * bool(counted)
     for name, place in capture.facts.symbols.items():

@@ -265,7 +265,7 @@ def test_tensor_facts_are_guarded():
     ambient = {g.kind for g in found.guards if g.source is None}
     assert ambient == {
         GuardKind.GRAD_MODE, GuardKind.INFERENCE_MODE, GuardKind.AUTOCAST, GuardKind.DEFAULT_DTYPE,
-        GuardKind.DETERMINISTIC, GuardKind.TORCH_MODES,
+        GuardKind.DETERMINISTIC, GuardKind.TORCH_MODES, GuardKind.CLASS,
     }  # fmt: skip
 
 

@@ -280,5 +280,5 @@ def test_a_result_that_holds_more_than_a_gradient_can_is_said():
 
 
 def test_a_class_of_its_own_decides_in_the_graph():
-    (guard,) = [g for g in capture(lambda w: w + 1, (scaled(),)).guards if getattr(g, "cls", None) is Scaled]
-    assert guard.kind is GuardKind.TYPE
+    found = [g.kind for g in capture(lambda w: w + 1, (scaled(),)).guards if getattr(g, "cls", None) is Scaled]
+    assert found == [GuardKind.TYPE, GuardKind.CLASS]

@@ -21,11 +21,13 @@ import torch
 from intarsia_guards.held import DEAD
 
 __all__ = [
+    "NOTHING",
     "RefusedError",
     "array_tensor",
     "attribute",
     "code_of",
     "contents",
+    "definition",
     "dict_item",
     "has_attribute",
     "is_shown_by_us",
@@ -45,7 +47,8 @@ class RefusedError(LookupError):
 
 _MRO = type.__dict__["__mro__"].__get__
 _SPACE = type.__dict__["__dict__"].__get__
-_NOTHING = object()
+NOTHING = object()
+"""What a class is said to define under a name that neither it nor a base defines."""
 _TYPE_NAMES = (
     *("bool", "float16", "float32", "float64", "complex64", "complex128"),
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
@@ -80,15 +83,15 @@ def attribute(value: Any, name: str) -> Any:
         return space[name]
     if cls is types.FunctionType:
         return getattr(value, name)
-    getter = _in_class(cls, "__getattribute__")
+    getter = definition(cls, "__getattribute__")
     if _is_proxy(cls) or not _is_ours(getter):
         raise RefusedError(f"the class of the user says what {name!r} is")
     if issubclass(cls, type):
         return _class_attribute(value, cls, name)
-    raw = _in_class(cls, name)
+    raw = definition(cls, name)
     if not _is_read_by_us(raw):
         # without `__set__` it comes after what the instance has itself
-        if type(raw) is property or any(_in_class(type(raw), n) is not _NOTHING for n in ("__set__", "__delete__")):
+        if type(raw) is property or any(definition(type(raw), n) is not NOTHING for n in ("__set__", "__delete__")):
             raise RefusedError(f"a descriptor of the user says what {name!r} is")
         return _own_item(value, name)
     try:
@@ -119,7 +122,7 @@ def plain_attribute(value: Any, name: str) -> Any:
         AttributeError: There is none.
         RefusedError: A descriptor of the user would be asked.
     """
-    if not _is_read_by_us(_in_class(type(value), name)):
+    if not _is_read_by_us(definition(type(value), name)):
         raise RefusedError(f"a descriptor of the user says what {name!r} is")
     return object.__getattribute__(value, name)
 
@@ -134,7 +137,7 @@ def item(value: Any, key: Any) -> Any:
     cls = type(value)
     if cls is types.MappingProxyType:
         return item(gc.get_referents(value)[0], key)
-    if not isinstance(_in_class(cls, "__getitem__"), _IN_C):
+    if not isinstance(definition(cls, "__getitem__"), _IN_C):
         raise RefusedError(f"{cls.__qualname__} says what its items are")
     return dict_item(value, key) if issubclass(cls, dict) else value[key]
 
@@ -145,8 +148,8 @@ def dict_item(value: Any, key: Any) -> Any:
     Raises:
         KeyError: There is none, or it is no dict.
     """
-    entry = dict.get(value, key, _NOTHING) if issubclass(type(value), dict) else _NOTHING
-    if entry is _NOTHING:
+    entry = dict.get(value, key, NOTHING) if issubclass(type(value), dict) else NOTHING
+    if entry is NOTHING:
         raise KeyError(key)
     return entry
 
@@ -198,7 +201,7 @@ def length(value: Any) -> int:
     Raises:
         RefusedError: The class of the user would be asked.
     """
-    if not isinstance(_in_class(type(value), "__len__"), _IN_C):
+    if not isinstance(definition(type(value), "__len__"), _IN_C):
         raise RefusedError(f"{type(value).__qualname__} says how long it is")
     return len(value)
 
@@ -260,7 +263,7 @@ def _is_shown(value: Any, depth: int) -> bool:
         return depth > 0 and all(_is_shown(element, depth - 1) for element in value)
     if kind is dict and len(value) <= _SHORT:
         return depth > 0 and all(_is_shown(part, depth - 1) for entry in value.items() for part in entry)
-    return kind in _SHOWN or _in_class(kind, "__repr__") is object.__repr__
+    return kind in _SHOWN or definition(kind, "__repr__") is object.__repr__
 
 
 _SHORT = 100
@@ -270,22 +273,24 @@ _SHOWN = frozenset(
 )
 
 
-# ---- attributes ------------------------------------------------------------------------------------------------
-
-
-def _in_class(cls: type, name: str) -> Any:
-    """What a class or a base defines, `_NOTHING` when none does."""
+def definition(cls: type, name: str) -> Any:
+    """Return what a class or a base defines, as it is there; `NOTHING` when none does."""
     for parent in _MRO(cls):
-        definition = _SPACE(parent).get(name, _NOTHING)
-        if definition is not _NOTHING:
+        definition = _SPACE(parent).get(name, NOTHING)
+        if definition is not NOTHING:
             return definition
-    return _NOTHING
+    return NOTHING
+
+
+# ---- attributes ------------------------------------------------------------------------------------------------
 
 
 def _own_item(value: Any, name: str) -> Any:
     """What an instance has in its dictionary, where a descriptor of its class comes second."""
     try:
-        space = object.__getattribute__(value, "__dict__") if _is_read_by_us(_in_class(type(value), "__dict__")) else {}
+        space = (
+            object.__getattribute__(value, "__dict__") if _is_read_by_us(definition(type(value), "__dict__")) else {}
+        )
     except AttributeError:
         space = {}
     if name not in space:
@@ -299,7 +304,7 @@ def _class_attribute(cls: Any, meta: type, name: str) -> Any:
         members = _SPACE(cls).get("_member_map_", {})
         if name in members:
             return members[name]
-    if not _is_read_by_us(_in_class(meta, name)) or not _is_read_by_us(_in_class(cls, name)):
+    if not _is_read_by_us(definition(meta, name)) or not _is_read_by_us(definition(cls, name)):
         raise RefusedError(f"a descriptor of the user says what {name!r} is")
     try:
         return type.__getattribute__(cls, name)
@@ -310,10 +315,10 @@ def _class_attribute(cls: Any, meta: type, name: str) -> Any:
 def _from_hook(value: Any, cls: type, name: str) -> Any:
     """What is said of a name that look-up didn't find."""
     arguments: tuple[Any, ...] = (value, name)
-    hook = _in_class(cls, "__getattr__")
-    if hook is _NOTHING and issubclass(cls, types.ModuleType):
-        hook, arguments = object.__getattribute__(value, "__dict__").get("__getattr__", _NOTHING), (name,)
-    if hook is _NOTHING:
+    hook = definition(cls, "__getattr__")
+    if hook is NOTHING and issubclass(cls, types.ModuleType):
+        hook, arguments = object.__getattribute__(value, "__dict__").get("__getattr__", NOTHING), (name,)
+    if hook is NOTHING:
         raise AttributeError(name)
     if not _is_ours(hook):
         raise RefusedError(f"__getattr__ of the user says what {name!r} is")
@@ -323,14 +328,14 @@ def _from_hook(value: Any, cls: type, name: str) -> Any:
 def _is_read_by_us(raw: Any) -> bool:
     """Whether reading what a class defines runs no code of the user."""
     kind = type(raw)
-    if raw is _NOTHING or kind in _HARMLESS:
+    if raw is NOTHING or kind in _HARMLESS:
         return True
     if kind is property:
         return _is_ours(raw.fget)
     if kind is torch.backends.ContextProp:  # type: ignore[attr-defined]
         return _is_ours(raw.getter)
-    getter = _in_class(kind, "__get__")
-    return getter is _NOTHING or (isinstance(getter, _IN_C) and not issubclass(kind, (property, classmethod)))
+    getter = definition(kind, "__get__")
+    return getter is NOTHING or (isinstance(getter, _IN_C) and not issubclass(kind, (property, classmethod)))
 
 
 def _is_ours(function: Any) -> bool:

@@ -22,8 +22,8 @@
     /* check `in` against `object` and `number` (ITEM_LENGTH: the length of the item `object` of the dict `in`) */ \
     X(ITEM_LENGTH) X(TYPE) X(TYPE_WEAK) X(IS) X(IS_WEAK) X(IS_NOT) X(IS_NOT_WEAK) X(EQUAL) X(FLOAT) X(LENGTH) X(CODE) X(CODE_WEAK) \
     X(SUBCLASS) X(SUBCLASS_WEAK) X(KEYS) X(HAS) X(LACKS) X(SAME) X(TENSOR) X(VERSION) \
-    /* check what isn't a value */ \
-    X(GRAD_MODE) X(INFERENCE_MODE) X(HANDLING) X(DEFAULT_DTYPE) X(DETERMINISTIC) X(AUTOCAST) X(AUTOCAST_CACHE) X(NO_MODES) \
+    /* check what isn't a value; of CLASS and NAMESPACE, `object` is (class or weak reference, or dict; the check name by name) */ \
+    X(GRAD_MODE) X(INFERENCE_MODE) X(HANDLING) X(DEFAULT_DTYPE) X(DETERMINISTIC) X(CLASS) X(NAMESPACE) X(AUTOCAST) X(AUTOCAST_CACHE) X(NO_MODES) \
     /* check several values: size relations, and `object(*registers)` for all that has no operation of its own */ \
     X(SIZES) X(CALL)
 

@@ -60,7 +60,7 @@ def extension() -> types.ModuleType | None:
         native = importlib.import_module("intarsia_guards._native")
         native.bind(abi.addresses())
         native.look_up(lookup.attribute, lookup.item)
-        if "VERSION" not in native.OPERATIONS:
+        if "NAMESPACE" not in native.OPERATIONS:
             raise AttributeError("OPERATIONS")
         problem = abi.disagreement(native)
     except ImportError:

@@ -428,6 +428,61 @@ static int check_lacks(Op *op, PyObject *value)
     return has < 0 ? -1 : !has;
 }
 
+/* The number that says which state a class is in: another one after any change of it or of a base; 0: none. */
+static inline uint64_t state_of(PyTypeObject *cls)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    return PyType_HasFeature(cls, Py_TPFLAGS_VALID_VERSION_TAG) ? cls->tp_version_tag : 0;
+#else
+    return cls->tp_version_tag;
+#endif
+}
+
+/* A class, held as it is or weakly; NULL when it is gone. */
+static inline PyTypeObject *class_of(const Op *op)
+{
+    PyObject *held = PyTuple_GET_ITEM(op->object, 0);
+    return (PyTypeObject *)(PyType_Check(held) ? held : target_of(held));
+}
+
+static inline bool is_same_state(const Op *op)
+{
+    PyTypeObject *cls = class_of(op);
+    return cls == NULL || (op->version != 0 && state_of(cls) == op->version);
+}
+
+/* Looking a name up gives the class a number, where it may have one. */
+static int check_class(Op *op, Registers *r)
+{
+    static PyObject *interned;
+    secure(r, r->filled);
+    PyTypeObject *cls = class_of(op);
+    if (cls == NULL) {
+        return 1;
+    }
+    in_class(cls, "__class__", &interned);
+    uint64_t state = state_of(cls);
+    int holds = truth(PyObject_CallNoArgs(PyTuple_GET_ITEM(op->object, 1)));
+    op->version = holds > 0 ? state : 0;
+    return holds;
+}
+
+/* Of the dictionary of a module, in all versions: none of its entries is stored without a new one. */
+static inline bool is_same_namespace(const Op *op)
+{
+    PyDictObject *names = (PyDictObject *)PyTuple_GET_ITEM(op->object, 0);
+    return op->version != 0 && op->version == names->ma_version_tag;
+}
+
+static int check_namespace(Op *op, Registers *r)
+{
+    secure(r, r->filled);
+    uint64_t version = ((PyDictObject *)PyTuple_GET_ITEM(op->object, 0))->ma_version_tag;
+    int holds = truth(PyObject_CallNoArgs(PyTuple_GET_ITEM(op->object, 1)));
+    op->version = holds > 0 ? version : 0;
+    return holds;
+}
+
 static int check_by_call(Op *op, PyObject **registers)
 {
     const int32_t *which = op->more;
@@ -509,6 +564,8 @@ static Py_NO_INLINE int run_other(Op *op, Registers *r, PyObject *value)
     case OP_AUTOCAST: return autocast_state(op->out) == op->number;
     case OP_AUTOCAST_CACHE: return is_autocast_cache_enabled() == op->number;
     case OP_NO_MODES: return count_modes() == 0;
+    case OP_CLASS: return check_class(op, r);
+    case OP_NAMESPACE: return check_namespace(op, r);
     case OP_SIZES: return check_size_code(op, r->values);
     case OP_CALL: return check_by_call(op, r->values);
     default: break;
@@ -539,6 +596,8 @@ static inline int run_op(Op *op, Registers *r)
             return PyDict_GET_SIZE(op->found) == op->number;
         }
         return run_other(op, r, value);
+    case OP_CLASS: return is_same_state(op) ? 1 : run_other(op, r, value);
+    case OP_NAMESPACE: return is_same_namespace(op) ? 1 : run_other(op, r, value);
     case OP_LACKS: return PyDict_CheckExact(value) && is_remembered(op, value) ? 1 : run_other(op, r, value);
     default: holds = run_other(op, r, value);
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from types import CodeType, MappingProxyType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from intarsia_ir.records import GuardKind, GuardRecord, SizeFact, Source, TensorFacts
@@ -21,6 +21,7 @@ __all__ = [
     "AbsentGuard",
     "AliasingGuard",
     "AutocastGuard",
+    "ClassGuard",
     "CodeGuard",
     "ComparisonGuard",
     "ConstantGuard",
@@ -34,6 +35,7 @@ __all__ = [
     "IdentityGuard",
     "InferenceModeGuard",
     "LengthGuard",
+    "NamespaceGuard",
     "NotIdentityGuard",
     "OverlapGuard",
     "SizeGuard",
@@ -254,6 +256,51 @@ class VersionGuard(SourceGuardRecord):
     contents: bytes | None = None
 
 
+# ---- what classes and modules define ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClassGuard(GuardRecord):
+    """Names looked up in a class are defined, or not, by it and its bases as they were; held weakly.
+
+    Args:
+        cls: The class.
+        same: (name, definition) of those that must be defined by the same object.
+        alike: (name, class of the definition) of those of which other guards look at the value.
+        absent: Names that nothing in the order of its bases defines.
+    """
+
+    kind: ClassVar[GuardKind] = GuardKind.CLASS
+
+    cls: type
+    same: tuple[tuple[str, object], ...] = ()
+    alike: tuple[tuple[str, type], ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @classmethod
+    def told_apart_by(cls, *args: Any) -> Hashable:
+        return id(args[0])
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceGuard(GuardRecord):
+    """Globals of a loaded module are the objects that they were; held weakly where the objects allow it.
+
+    Args:
+        module: The module.
+        same: (name, value) of each global.
+    """
+
+    kind: ClassVar[GuardKind] = GuardKind.NAMESPACE
+
+    module: ModuleType
+    same: tuple[tuple[str, object], ...]
+
+    @classmethod
+    def told_apart_by(cls, *args: Any) -> Hashable:
+        return id(args[0])
+
+
 # ---- state of the process or of the thread ---------------------------------------------------------------------
 
 
@@ -342,7 +389,7 @@ class SizeGuard(GuardRecord):
 _CLASSES: tuple[type[GuardRecord], ...] = (
     *(TypeGuard, IdentityGuard, NotIdentityGuard, SubclassGuard, CodeGuard, AliasingGuard, DistinctGuard),
     *(ConstantGuard, ComparisonGuard, LengthGuard, DictKeysGuard, HasAttributeGuard, AbsentGuard),
-    *(TensorGuard, OverlapGuard, VersionGuard),
+    *(TensorGuard, OverlapGuard, VersionGuard, ClassGuard, NamespaceGuard),
     *(GradModeGuard, InferenceModeGuard, AutocastGuard, DefaultDtypeGuard, DeterministicGuard, TorchModesGuard),
     *(HandlingGuard, SizeGuard),
 )

@@ -168,6 +168,8 @@ class GuardKind(enum.Enum):
     SIZE = "size"
     ABSENT = "absent"
     VERSION = "version"
+    CLASS = "class"
+    NAMESPACE = "namespace"
 
 
 @dataclass(frozen=True, slots=True)

@@ -343,6 +343,7 @@ class Attempts:
         if graph is None and not breaks and not (self.force or tx.extension.answers_differ()):
             linkable = LinkableCode(self.code)
         tx.identities.guard_aliases()
+        tx.lookups.rely()
         guards, facts = tx.guards.records(), tx.extension.facts()
         if graph is None:
             return Capture(None, Signature(), (), guards, linkable, breaks, facts)

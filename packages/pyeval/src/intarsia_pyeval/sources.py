@@ -99,6 +99,10 @@ class Guards:
         self._origin = origin
         self._records: dict[Hashable, GuardRecord] = {}
 
+    def here(self) -> Origin | None:
+        """Return the current line of the user, for what is recorded later."""
+        return self._origin()
+
     def add(self, kind: Callable[P, GuardRecord], *args: P.args, **more: P.kwargs) -> None:
         """Record that something was relied on, unless it's there.
 

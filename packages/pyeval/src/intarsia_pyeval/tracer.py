@@ -17,6 +17,7 @@ from intarsia_pyeval.state.effects import Effects
 from intarsia_pyeval.state.frames import Frames, Limits
 from intarsia_pyeval.state.identities import Identities
 from intarsia_pyeval.state.live import Live
+from intarsia_pyeval.state.lookups import Lookups
 from intarsia_pyeval.state.raising import Raising
 from intarsia_pyeval.state.steps import Steps
 from intarsia_pyeval.values.base import Keywords, Value
@@ -211,6 +212,7 @@ class Tracer:
         frames: The frames under evaluation.
         sources: Where existing objects are found.
         guards: What was relied on.
+        lookups: Which names were looked up in classes and libraries.
         classes: What classes define.
         live: Models of existing objects.
         identities: Which objects are the same one.
@@ -238,7 +240,8 @@ class Tracer:
         self.sources = Sources()
         self.guards = Guards(self.frames.origin)
         self.raising = Raising(self.steps, self.guards)
-        self.classes = Classes(self.sources, self.guards)
+        self.lookups = Lookups(self.guards)
+        self.classes = Classes(self.sources, self.guards, self.lookups)
         self.live = models(self)
         self.identities = Identities(self.guards, self.live, self.effects, self.frames.origin)
         self.extension = extension(self, symbols)

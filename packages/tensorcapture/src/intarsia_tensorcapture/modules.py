@@ -40,6 +40,7 @@ _GLOBAL_HOOKS = (
 # of `Module.__call__`, before `forward`; up to 3.11 the slot counts as one
 _FRAMES_OF_A_CALL = 2 + (sys.version_info < (3, 12))
 _CALL = torch.nn.Module.__call__
+_CALL_IMPL = torch.nn.Module._call_impl
 _GETATTR = torch.nn.Module.__getattr__
 _SETATTR = torch.nn.Module.__setattr__
 
@@ -67,7 +68,8 @@ def call_module(
     # compiled in place by the compiler that captures here, its call is captured as any other's
     if compiled is not None and "_intarsia_compiled" not in getattr(compiled, "__dict__", {}):
         raise Break("tracer.call", "the module has its own compiled call")
-    if _has_hooks(plugin, tx, callee):
+    inner = tx.classes.find(callee.cls, "_call_impl")
+    if inner is None or inner[0] is not _CALL_IMPL or _has_hooks(plugin, tx, callee):
         function = tx.live.class_function(callee, callee.cls, "_call_impl")
         return do.call(tx, function, [callee, *args], keywords)
     forward = do.get_attribute(tx, callee, "forward")
@@ -172,6 +174,7 @@ def _is_plain_module(classes: Classes, owner: Object) -> bool:
     """Tell whether an object finds attributes as `nn.Module` does."""
     if not issubclass(owner.cls, torch.nn.Module) or not is_plain_lookup(owner.cls):
         return False
+    classes.find(owner.cls, "__getattribute__")  # which is relied on
     getter = classes.find(owner.cls, "__getattr__")
     return getter is not None and getter[0] is _GETATTR
 

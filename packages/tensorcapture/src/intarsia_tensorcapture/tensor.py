@@ -17,7 +17,7 @@ from intarsia_ir.torch import is_wrapper
 from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break, Foreclosed
 from intarsia_pyeval.operation import operation
-from intarsia_pyeval.semantics import iteration
+from intarsia_pyeval.semantics import iteration, operators
 from intarsia_pyeval.semantics.operator_table import BINARY, COMPARE, UNARY
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.bound import BoundBuiltin
@@ -27,6 +27,7 @@ from intarsia_pyeval.values.objects import Object
 from intarsia_pyeval.values.sequences import Items, Tuple
 from intarsia_tensorcapture.ambient import Ambient
 from intarsia_tensorcapture.numbers import SymbolicNumber
+from intarsia_tensorcapture.patched import patched_attribute, patched_operator
 from intarsia_tensorcapture.tables import BREAKING_METHODS
 
 if TYPE_CHECKING:
@@ -356,6 +357,9 @@ def _asked(tx: Tracer, x: TensorValue, name: str, *args: Value) -> Value | None:
     for other in args:
         if isinstance(other, TensorValue) and other.cls is not x.cls:  # that of a subclass goes first
             _check_usual(other, _MIRRORED.get(name, name.replace("__", "__r", 1)))
+    patch = patched_operator(tx, x, name, args)
+    if patch is not None:
+        return patch
     return overridden(tx, x, name, args, {}) if x.plugin.state.functions.possible else None
 
 
@@ -428,6 +432,9 @@ def _check_usual(x: TensorValue, special: str) -> None:
 def length(tx: Tracer, x: TensorValue) -> int:
     """Return the first size."""
     _check_usual(x, "__len__")
+    patch = patched_operator(tx, x, "__len__", ())
+    if patch is not None:
+        return operators.whole_number(tx, patch)
     if not x.fake.shape:
         tx.raising.error(TypeError, "len() of a 0-d tensor")
     try:
@@ -443,6 +450,9 @@ def get_attribute(tx: Tracer, x: TensorValue, name: str) -> Value:
         found = x.written[name]
         if found is not None:
             return found
+    patch = patched_attribute(tx, x, name)
+    if patch is not None:
+        return patch
     if x.plugin.state.functions.possible:
         found = own_attribute(tx, x, name) if _has_own(x, name) else property_of(tx, x, name, ())
         if found is not None:
@@ -615,6 +625,9 @@ def set_item(tx: Tracer, x: TensorValue, key: Value, value: Value) -> None:
 def iterate(tx: Tracer, x: TensorValue) -> Value:
     """Iterate over the first dimension."""
     _check_usual(x, "__iter__")
+    patch = patched_operator(tx, x, "__iter__", ())
+    if patch is not None:
+        return do.iterate(tx, patch)
     if not x.fake.shape:
         tx.raising.error(TypeError, "iteration over a 0-d tensor")
     rows = _asked(tx, x, "unbind", Const(0))

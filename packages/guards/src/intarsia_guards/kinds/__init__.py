@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from intarsia_guards.kinds import ambient, contents, objects, sizes, tensors
+from intarsia_guards.kinds import ambient, contents, definitions, objects, sizes, tensors
 from intarsia_guards.rows import HeldGuard
 from intarsia_ir.records import GuardRecord
 
@@ -32,6 +32,8 @@ _LISTED: tuple[type[HeldGuard[Any]], ...] = (
     tensors.HeldTensor,
     tensors.HeldOverlap,
     tensors.HeldVersion,
+    definitions.HeldClass,
+    definitions.HeldNamespace,
     ambient.HeldGradMode,
     ambient.HeldInferenceMode,
     ambient.HeldAutocast,

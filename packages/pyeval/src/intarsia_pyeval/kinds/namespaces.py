@@ -29,6 +29,7 @@ __all__: list[str] = []
 def item_source(tx: Tracer, x: Globals, key: Hashable) -> Source | None:
     """Return where the value of a name is found."""
     if x.trusted and isinstance(x.real.get(key), STABLE):
+        tx.lookups.note_global(x.real, str(key), x.real[key])
         return None
     return tx.sources.glob(str(key)) if x.frame else dict_store.item_source.default(tx, x, key)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import typing
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,15 +74,20 @@ def iterate(tx: Tracer, x: Tuple) -> Value:
     return asking.object_iterate(tx, x) if tx.classes.asks_python(x, "__iter__") else sequences.iterate(tx, x)
 
 
+# how named tuples and struct sequences read a field; a class may have put something else there
+_FIELDS = (type(vars(typing.NamedTuple("_Named", [("field", int)]))["field"]), types.MemberDescriptorType)
+
+
 @do.get_attribute.rule(Tuple)
 def get_attribute(tx: Tracer, x: Tuple, name: str) -> Value:
     """Read a field of a named tuple or struct sequence, or a method."""
     fields = getattr(x.cls, "_fields", None)
     if fields is None and hasattr(x.cls, "n_sequence_fields"):
         fields = tuple(n for n, v in vars(x.cls).items() if type(v).__name__ == "member_descriptor")
-    if fields is not None and name in fields:
+    defined = (tx.classes.find(x.cls, name) or (None,))[0]
+    if fields is not None and name in fields and isinstance(defined, _FIELDS):
         return x.at(fields.index(name))
-    if x.cls is tuple or name in ("index", "count"):
+    if x.cls is tuple or (name in ("index", "count") and defined is getattr(tuple, name)):
         if not defines(tuple, name):
             tx.raising.error(AttributeError, f"'tuple' object has no attribute {name!r}")
         return tx.live.from_python(x.cls) if name == "__class__" else BoundBuiltin(x, name)

@@ -110,7 +110,7 @@ def _bound_to_class(tx: Tracer, owner: ClassValue, cls: Any, name: str, raw: Any
     if getter is None:
         return tx.live.wrap(raw, attribute_source(tx, owner, name))
     if isinstance(getter[0], types.FunctionType):
-        descriptor = tx.live.wrap(raw, None)
+        descriptor = lookup.class_descriptor(tx, owner, cls, name, raw)
         return do.call(
             tx, tx.live.class_function(descriptor, type(raw), "__get__"), [descriptor, Const(None), owner], {}
         )
@@ -122,9 +122,9 @@ def _metaclass_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:
     cls = owner.value
     found = tx.classes.find(type(cls), name)
     if found is not None and isinstance(found[0], types.FunctionType):
-        return BoundMethod(tx.live.wrap(found[0], None), owner)
+        return BoundMethod(tx.live.class_function(_metaclass(tx, owner), type(cls), name), owner)
     if found is not None and type(found[0]) is property and isinstance(found[0].fget, types.FunctionType):
-        return do.call(tx, tx.live.wrap(found[0].fget, None), [owner], {})
+        return do.call(tx, tx.live.class_function(_metaclass(tx, owner), type(cls), name, "fget"), [owner], {})
     if found is not None and isinstance(found[0], _C_DESCRIPTORS):
         return (
             BoundBuiltin(owner, name) if name in ("mro", "__subclasses__") else tx.live.wrap(getattr(cls, name), None)
@@ -134,6 +134,14 @@ def _metaclass_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:
     if owner.source is not None:
         tx.guards.add(HasAttributeGuard, owner.source, name, False)
     tx.raising.error(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
+
+
+def _metaclass(tx: Tracer, owner: ClassValue) -> ClassValue:
+    """Return the model of the class of a class, which is found where that one is."""
+    meta = type(owner.value)
+    if owner.source is not None:
+        tx.classes.note(meta, tx.sources.type_of(owner.source))
+    return tx.live.class_value(meta)
 
 
 def class_attribute_for(tx: Tracer, owner: Value, cls: Any, name: str) -> Value:
@@ -216,6 +224,7 @@ def module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
         return _lazy_module_attribute(tx, owner, name)
     value = module.__dict__[name]
     if is_trusted(module.__name__) and isinstance(value, STABLE):
+        tx.lookups.note_global(module.__dict__, name, value)
         return tx.live.wrap(value, None)
     return tx.live.wrap(value, _source_in_module(tx.sources, owner, name))
 

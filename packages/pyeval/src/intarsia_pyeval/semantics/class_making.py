@@ -140,6 +140,7 @@ def _adopt(tx: Tracer, made: Any, model: Made | MadeClass) -> None:
     tx.live.adopt(made, model)
     tx.live.stand_ins.used = True
     if isinstance(model, MadeClass):
+        tx.lookups.note_made(made)
         stand_in_store.note_parts(tx, model)
 
 

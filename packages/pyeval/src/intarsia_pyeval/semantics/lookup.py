@@ -16,6 +16,7 @@ from intarsia_pyeval.breaks import Break, Raised
 from intarsia_pyeval.descriptors import is_data_descriptor, is_plain_lookup
 from intarsia_pyeval.semantics import folding
 from intarsia_pyeval.stores import instance_store
+from intarsia_pyeval.trust import is_trusted
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.bound import BoundBuiltin
 from intarsia_pyeval.values.constants import Const
@@ -35,6 +36,7 @@ __all__ = [
     "bound_to_instance",
     "call_python",
     "check_class_method",
+    "class_descriptor",
     "exception_attribute",
     "hash_is_safe",
     "is_native",
@@ -172,7 +174,7 @@ def bound_to_instance(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -
         return tx.live.wrap(raw, attribute_source(tx, owner, name))
     if isinstance(getter[0], types.FunctionType):
         instance_store.guard_absent(tx, owner, name)
-        descriptor = tx.live.wrap(raw, None)
+        descriptor = class_descriptor(tx, owner, cls, name, raw)
         function = tx.live.class_function(descriptor, type(raw), "__get__")
         return do.call(tx, function, [descriptor, owner, tx.live.wrap(cls, None)], {})
     raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
@@ -190,12 +192,21 @@ def _from_data_descriptor(tx: Tracer, owner: Object, name: str, raw: Any) -> Val
         return _slot(tx, owner, name, raw)
     getter = tx.classes.find(type(raw), "__get__")
     if getter is not None and isinstance(getter[0], types.FunctionType):
-        descriptor = tx.live.wrap(raw, None)
+        descriptor = class_descriptor(tx, owner, owner.cls, name, raw)
         function = tx.live.class_function(descriptor, type(raw), "__get__")
         return do.call(tx, function, [descriptor, owner, tx.live.wrap(owner.cls, None)], {})
     if owner.foreign is not None:
         raise Break(owner.foreign.code, f"{name!r} of {owner.foreign.what} is read")
     raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is a {type(raw).__name__}")
+
+
+def class_descriptor(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) -> Value:
+    """Model a descriptor of a class, whose own state may change: it is found in the class that defines it."""
+    _, index = tx.classes.find(cls, name) or (raw, 0)
+    tx.classes.rely_on_passing_over(owner, cls, index, name)
+    home = None if is_trusted(cls.__mro__[index].__module__) else tx.classes.place_in_order(owner, cls, index)
+    source = None if home is None else tx.sources.item(tx.sources.attribute(home, "__dict__"), name)
+    return tx.live.wrap(raw, source)
 
 
 def _slot(tx: Tracer, owner: Object, name: str, raw: Any) -> Value:

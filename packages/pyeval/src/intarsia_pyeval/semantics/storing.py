@@ -100,7 +100,7 @@ def _set_by_descriptor(tx: Tracer, owner: Object, name: str, raw: Any, value: Va
     found = tx.classes.find(type(raw), special)
     if found is None or not isinstance(found[0], types.FunctionType):
         raise Break("tracer.mutation", f"setting {name!r} of {owner.describe()} isn't modelled")
-    descriptor = tx.live.wrap(raw, None)
+    descriptor = lookup.class_descriptor(tx, owner, owner.cls, name, raw)
     rest = [] if value is None else [value]
     do.call(tx, tx.live.class_function(descriptor, type(raw), special), [descriptor, owner, *rest], {})
 

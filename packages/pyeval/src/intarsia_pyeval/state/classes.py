@@ -10,6 +10,7 @@ from intarsia_ir.guards import AbsentGuard, HasAttributeGuard, SubclassGuard, Ty
 from intarsia_ir.records import Source
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.sources import Guards, Sources
+from intarsia_pyeval.state.lookups import Lookups
 from intarsia_pyeval.trust import is_trusted
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.objects import ClassValue, Object
@@ -27,11 +28,13 @@ class Classes:
     Args:
         sources: Where existing objects are found.
         guards: What was relied on.
+        lookups: Which names were looked up.
     """
 
-    def __init__(self, sources: Sources, guards: Guards) -> None:
+    def __init__(self, sources: Sources, guards: Guards, lookups: Lookups) -> None:
         self._sources = sources
         self._guards = guards
+        self._lookups = lookups
         self._places: dict[int, Source] = {}  # id of a class, module or callable -> where it was found first
         self._alike: dict[int, list[Source]] = {}  # id of a class of which others do as well -> objects of it
         self._found: dict[tuple[Any, str], tuple[Any, int] | None] = {}
@@ -63,7 +66,10 @@ class Classes:
         return self._places.get(id(cls))
 
     def find(self, cls: Any, name: str) -> tuple[Any, int] | None:
-        """Return what the class or a base defines under `name`, and the position of the base in the MRO."""
+        """Return what the class or a base defines under `name`, and the position of the base in the MRO.
+
+        The capture relies on the answer: on the absence of a name, and on the kind or identity of what is found.
+        """
         key = (cls, name)
         if key in self._found:
             return self._found[key]
@@ -74,6 +80,7 @@ class Classes:
                 found = names[name], index
                 break
         self._found[key] = found
+        self._lookups.note_class(cls, name, *((None, None) if found is None else (cls.__mro__[found[1]], found[0])))
         return found
 
     def forget(self) -> None:

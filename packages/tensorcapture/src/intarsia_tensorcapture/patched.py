@@ -1,0 +1,43 @@
+"""Methods of torch's own tensors that the program has replaced, or added to their class: they are its code."""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from intarsia_pyeval import do
+from intarsia_pyeval.semantics import lookup
+from intarsia_pyeval.trust import is_trusted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from intarsia_pyeval.tracer import Tracer
+    from intarsia_pyeval.values.base import Value
+    from intarsia_tensorcapture.tensor import TensorValue
+
+__all__ = ["patched_attribute", "patched_operator"]
+
+
+def patched_attribute(tx: Tracer, x: TensorValue, name: str) -> Value | None:
+    """Bind a method, or read a property, that the program gave the class; None: it gave none. Relies on the answer."""
+    raw = _patch(tx, x, name)
+    return None if raw is None else lookup.bound_to_instance(tx, x, x.cls, name, raw)
+
+
+def patched_operator(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value]) -> Value | None:
+    """Call a special method that the program gave the class; None: it gave none. Relies on the answer."""
+    raw = _patch(tx, x, name)
+    return None if raw is None else do.call(tx, lookup.bound_to_instance(tx, x, x.cls, name, raw), args, {})
+
+
+def _patch(tx: Tracer, x: TensorValue, name: str) -> Any:
+    """Return what the class defines, where that is written in Python and not torch's."""
+    found = tx.classes.find(x.cls, name)
+    if x.cls not in (torch.Tensor, torch.nn.Parameter):
+        return None  # what a subclass has of its own is asked for elsewhere
+    raw = None if found is None else found[0]
+    function = raw.fget if isinstance(raw, property) else getattr(raw, "__func__", raw)
+    return raw if isinstance(function, FunctionType) and not is_trusted(function.__module__) else None
