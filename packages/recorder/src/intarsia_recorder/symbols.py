@@ -25,6 +25,7 @@ __all__ = ["SymbolTable"]
 
 aten = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_GIVEN = ("s", "k")  # first letters of symbols that a call has
 
 # by class name: the classes live in torch.utils._sympy and in intarsia_shapes
 _BINARY: dict[str, Callable[..., Any]] = {
@@ -133,7 +134,7 @@ class SymbolTable:
         if name in _UNARY:
             return self._call(_UNARY[name], (self.node(expression.args[0]),), expression)
         what = f"no node computes {expression} ({name})"
-        if not all(symbol.name.startswith("s") for symbol in expression.free_symbols):  # a question about data
+        if not all(symbol.name.startswith(_GIVEN) for symbol in expression.free_symbols):  # a question about data
             raise UnsupportedError(what, code="recorder.data_dependent", where=self.where)
         raise InternalError(what, code="recorder.symbol", where=self.where)
 
@@ -149,7 +150,7 @@ class SymbolTable:
 
     def _read(self, symbol: Any) -> fx.Node:
         """Return the node that yields a symbol; reads of placeholders stand behind the last placeholder."""
-        if symbol not in self._sources and not symbol.name.startswith("s"):
+        if symbol not in self._sources and not symbol.name.startswith(_GIVEN):
             what = f"the size {symbol}, which an operation made for itself, is needed"
             raise UnsupportedError(what, code="recorder.data_dependent", where=self.where)
         if symbol not in self._sources:

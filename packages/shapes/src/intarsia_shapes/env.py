@@ -3,7 +3,7 @@
 `ShapeEnv` is ours from the ground up; what it shares with torch is a protocol: the names that FakeTensorMode, meta
 functions and the C++ side ask an environment for. Names of that protocol are torch's, so some start with an
 underscore although torch calls them. Symbol names are protocol too: sizes start with "s", unbacked integers with
-"u", unbacked floats with "zuf".
+"u", unbacked floats with "zuf". Ours alone are "k", integers from 0 on that a call has and that are no sizes so far.
 
 Differs from torch's environment: no sources, no symbolic contexts, no FX tracking of sizes; inputs are made by
 `intarsia_shapes.fakeify`. The environment is open while tracing or recording and then frozen (`freeze`).
@@ -31,6 +31,7 @@ from intarsia_ir.errors import NeedsFact
 from intarsia_ir.records import Origin
 from intarsia_shapes.intervals import INF
 from intarsia_shapes.knowledge import Knowledge
+from intarsia_shapes.names import symbol_named
 from intarsia_shapes.node import SymNode, SymTypes
 
 __all__ = ["Relation", "Settings", "ShapeEnv"]
@@ -119,7 +120,7 @@ class ShapeEnv:
         self._memo_version = 0
         self._nodes: dict[tuple[Any, type], SymNode] = {}
         self._duck: dict[int, Any] = {}
-        self._names = {prefix: itertools.count() for prefix in ("s", "u", "zuf")}
+        self._names = {prefix: itertools.count() for prefix in ("s", "k", "u", "zuf")}
         self.closed = False
         self.suppressed = 0
         self.n_unguarded = 0  # answers that nothing relies on: they must not be remembered
@@ -159,14 +160,50 @@ class ShapeEnv:
         duck = duck and self.settings.duck_shape
         symbol = self._duck.get(value) if duck else None
         if symbol is None or symbol in apart:
-            symbol = sympy.Symbol(f"s{next(self._names['s'])}", positive=True, integer=True)
-            self.backed_var_to_val[symbol] = Integer(value)
-            self.knowledge.ranges[symbol] = (self.smallest_size, INF)
-            self.sources[symbol] = []
+            symbol = self._given("s", value, self.smallest_size)
             if duck:
                 self._duck.setdefault(value, symbol)
         self.sources[symbol].append(source)
         return torch.SymInt(self.node(symbol, int, value))
+
+    def create_number(self, value: int, source: str) -> torch.SymInt:
+        """Return an integer of a call that isn't negative, and may be 0 or 1: a size only once it `is_size`.
+
+        Args:
+            value: What it is at this call.
+            source: Python text that reads it from the inputs, such as `"step"`.
+        """
+        symbol = self._given("k", value, 0)
+        self.sources[symbol].append(source)
+        return torch.SymInt(self.node(symbol, int, value))
+
+    def _given(self, prefix: str, value: int, low: int) -> Any:
+        """Return a new symbol that has a value at this call."""
+        symbol = symbol_named(f"{prefix}{next(self._names[prefix])}")
+        self.backed_var_to_val[symbol] = Integer(value)
+        self.knowledge.ranges[symbol] = (low, INF)
+        self.sources[symbol] = []
+        return symbol
+
+    def is_size(self, number: Any) -> None:
+        """Rely on the numbers that something is computed of to be at least 2, as sizes are; 0 and 1 become constants.
+
+        Args:
+            number: A SymInt, or anything else, of which nothing is relied on.
+
+        Example:
+            >>> env = ShapeEnv()
+            >>> one, many = env.create_number(1, "n"), env.create_number(7, "m")
+            >>> env.is_size(one + many)
+            >>> one + many, [str(g.expr) for g in env.guards]
+            (k1 + 1, ['Eq(k0, 1)', 'k1 >= 2'])
+        """
+        if not isinstance(number, SymTypes):
+            return
+        for symbol in sorted(number.node.expr.free_symbols, key=str):
+            now = self.backed_var_to_val.get(symbol)
+            if str(symbol).startswith("k") and now is not None and self.knowledge.ranges[symbol][0] < self.smallest_size:
+                self.evaluate(symbol >= self.smallest_size if now >= self.smallest_size else sympy.Eq(symbol, now))
 
     @property
     def smallest_size(self) -> int:

@@ -17,6 +17,7 @@ from intarsia_shapes.expressions import expression_of
 from intarsia_shapes.intervals import INF
 from intarsia_shapes.knowledge import Knowledge
 from intarsia_shapes.marks import check_marks
+from intarsia_shapes.names import symbol_named
 from intarsia_shapes.node import SymTypes
 from intarsia_shapes.pyexpr import python_text
 
@@ -157,7 +158,7 @@ class FrozenEnv:
     def __init__(self, facts: SizeFacts) -> None:
         self.facts = facts
         names = {*facts.symbols, *facts.ranges}
-        self._symbols = {n: sympy.Symbol(n, integer=True, positive=n.startswith("s") or None) for n in sorted(names)}
+        self._symbols = {n: symbol_named(n) for n in sorted(names)}
         self._knowledge = Knowledge()
         for name, (low, high) in facts.ranges.items():
             self._knowledge.narrow(self._symbols[name], -INF if low is None else low, INF if high is None else high)

@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import sympy
 import torch
 from sympy import Integer
 from torch._subclasses import FakeTensorMode
@@ -22,6 +21,7 @@ from intarsia_shapes.env import Relation, ShapeEnv
 from intarsia_shapes.expressions import CALLS, expression_of
 from intarsia_shapes.fake import fake_mode
 from intarsia_shapes.intervals import INF
+from intarsia_shapes.names import symbol_named
 
 __all__ = ["thawed"]
 
@@ -117,9 +117,7 @@ class _Symbols:
     def named(self, name: str) -> Any:
         """Return the symbol of a name, made when it isn't known."""
         if name not in self._symbols:
-            assumptions = {"real": True} if name.startswith("z") else {"integer": True}
-            positive = {"positive": True} if name.startswith("s") else {}
-            self._symbols[name] = sympy.Symbol(name, **assumptions, **positive)
+            self._symbols[name] = symbol_named(name)
             self._env.knowledge.ranges.setdefault(self._symbols[name], (-INF, INF))
             self._env.reserve(name)
         return self._symbols[name]

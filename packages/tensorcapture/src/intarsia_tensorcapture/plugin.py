@@ -109,6 +109,7 @@ from intarsia_tensorcapture.operators import (
 )
 from intarsia_tensorcapture.parametrized import rely_on_parametrized
 from intarsia_tensorcapture.replaced_data import replaced
+from intarsia_tensorcapture.scalars import scalars_of
 from intarsia_tensorcapture.scopes import Scopes, apart
 from intarsia_tensorcapture.settings import dtype_to_name
 from intarsia_tensorcapture.size_tensors import with_numbers
@@ -357,9 +358,10 @@ class Tensors(Extension):
         self._on_one_gpu(target, [value.place() for value in tensors_of([*args, *keywords.values()])])
         if floats.are_open(self, args, keywords):
             kind, target, args, keywords = floats.exchanged(self, tx, kind, target, args, keywords)
+        scalars = scalars_of(target, args, keywords)
         try:
-            fakes = [self.argument(a, True) for a in args]
-            fake_named = {k: self.argument(v, True) for k, v in keywords.items()}
+            fakes = [self.argument(a, True, scalar=a in scalars) for a in args]
+            fake_named = {k: self.argument(v, True, scalar=v in scalars) for k, v in keywords.items()}
         except NotConstantError as unknown:
             raise Break("tracer.tensor_op", f"{shown(target)} is called with {unknown}") from None
         if name in PRODUCTS:
@@ -389,8 +391,8 @@ class Tensors(Extension):
         data_sizes.check_what_was_assumed(self)
         # only now: a number that the operation asked for has become a constant
         try:
-            nodes = tuple([spelled(self.argument(a, False)) for a in args])
-            named = {k: spelled(self.argument(v, False)) for k, v in keywords.items()}
+            nodes = tuple([spelled(self.argument(a, False, scalar=a in scalars)) for a in args])
+            named = {k: spelled(self.argument(v, False, scalar=v in scalars)) for k, v in keywords.items()}
         except NotConstantError as unknown:
             raise Break("tracer.tensor_op", f"{shown(target)} is called with {unknown}") from None
         named |= dtype_to_name(self, target, result, [*fakes, *fake_named.values()])
@@ -486,8 +488,8 @@ class Tensors(Extension):
     replace_data = replaced
     settle = settle_all
 
-    def argument(self, value: Value, fake: bool) -> Any:
-        """Return an argument for a node, or for running on fake tensors."""
+    def argument(self, value: Value, fake: bool, *, scalar: bool = False) -> Any:
+        """Return an argument for a node, or for running on fake tensors; a `scalar` is no size, index or the like."""
         if isinstance(value, TensorValue):
             return value.fake if fake else self.scopes.here(value.node)
         value = value.number if isinstance(value, ProductOfSizes) else value
@@ -496,6 +498,8 @@ class Tensors(Extension):
         if isinstance(value, SymbolicNumber) and value.type() is bool:
             return value.as_python()  # a fact: operations take no open bools
         if isinstance(value, SymbolicNumber):
+            if not scalar:
+                self.sizes.is_size(value.number)
             return value.number if fake else self.scopes.here(self.sizes.node(value, self.tx.frames.origin()))
         if isinstance(value, Items):
             items = [self.argument(item, fake) for item in value.items]

@@ -249,12 +249,11 @@ class Sizes:
 
     def number(self, value: int, source: Source) -> Value | None:
         """Model a Python int as a symbol, where it is to be one; None: it is a constant."""
-        if self.env is None or not 2 <= value < _LARGEST or not _readable(source):
+        if self.env is None or not 0 <= value < _LARGEST or not _readable(source):
             return None
         known = self.numbers.get(id(source))
         if known is None:
-            symbol = self.env.create_size(value, str(source), duck=False)
-            assert isinstance(symbol, torch.SymInt)
+            symbol = self.env.create_number(value, str(source))
             bool(symbol < _LARGEST)  # relied on: kernels take it in 64 bits
             known = self.numbers[id(source)] = SymbolicNumber(self, symbol, source)
             self.symbol_sources[symbol.node._expr] = source
@@ -281,6 +280,11 @@ class Sizes:
     def is_tensor(self, value: Value) -> bool:
         """Tell whether a value is a tensor."""
         return issubclass(value.type(), torch.Tensor)
+
+    def is_size(self, number: Any) -> None:
+        """Rely on what a size, an index or the like asks of the numbers that it is computed of."""
+        if self.env is not None:
+            self.env.is_size(number)
 
     def limit(self, number: Any) -> None:
         """Rely on symbols that data decides to be small enough to compute with."""
