@@ -1,4 +1,4 @@
-"""What is different in a call: the sizes and numbers that were constants for a capture and have another value now."""
+"""What is different in a call: the sizes, numbers and lengths of lists that were constants and have another value now."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 
 from intarsia_guards import lookup
 from intarsia_guards.frame import Frame
-from intarsia_guards.kinds.contents import HeldConstant
+from intarsia_guards.kinds.contents import HeldConstant, HeldLength
 from intarsia_guards.kinds.objects import HeldType
 from intarsia_guards.kinds.tensors import HeldTensor
 from intarsia_guards.rows import MISSING, SourceGuard
 from intarsia_guards.sets import GuardSet
-from intarsia_ir.records import Source, Symbolic, TensorFacts
+from intarsia_ir.records import LengthSource, Source, Symbolic, TensorFacts
 
 __all__ = ["changed"]
 
@@ -37,12 +37,15 @@ def changed(guards: GuardSet, values: Mapping[str, Any], globals: Mapping[str, A
             continue
         if isinstance(guard, HeldType) and not guard.holds(guard.looked_at(frame), frame):
             others.add(guard.source)
-        if not isinstance(guard, HeldTensor | HeldConstant):
+        if not isinstance(guard, HeldTensor | HeldConstant | HeldLength):
             continue
         actual = guard.looked_at(frame)
         if actual is MISSING:
             continue
-        if isinstance(guard, HeldConstant):
+        if isinstance(guard, HeldLength):
+            if type(actual) is list and len(actual) != guard.length:
+                numbers.add(LengthSource(guard.source))
+        elif isinstance(guard, HeldConstant):
             expected = guard.value.get()
             if type(actual) is type(expected) and type(actual) in (int, float, str) and actual != expected:
                 numbers.add(guard.source)

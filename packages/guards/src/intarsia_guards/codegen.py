@@ -28,6 +28,7 @@ from intarsia_ir.records import (
     DictItemSource,
     GlobalSource,
     ItemSource,
+    LengthSource,
     ModuleSource,
     PlainAttributeSource,
     ReferentSource,
@@ -149,6 +150,8 @@ class TextWriter:
                 self._assign(source, f"{self.constant(lookup.plain_attribute)}({self.fetch(base)}, {name!r})")
             case TypeSource(base=base):
                 self._assign(source, f"type({self.fetch(base)})")
+            case LengthSource(base=base):
+                self._assign(source, f"{self.constant(lookup.length)}({self.fetch(base)})")
             case ArraySource(base=base):
                 self._assign(source, f"{self.constant(lookup.array_tensor)}({self.fetch(base)})")
             case AnswerSource(base=base):

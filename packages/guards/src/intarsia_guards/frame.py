@@ -21,6 +21,7 @@ from intarsia_ir.records import (
     DictItemSource,
     GlobalSource,
     ItemSource,
+    LengthSource,
     ModuleSource,
     PlainAttributeSource,
     ReferentSource,
@@ -72,6 +73,8 @@ def fetch(source: Source, frame: Frame) -> Any:
             return lookup.dict_item(fetch(base, frame), key)
         case TypeSource(base=base):
             return type(fetch(base, frame))
+        case LengthSource(base=base):
+            return lookup.length(fetch(base, frame))
         case ArraySource(base=base):
             return lookup.array_tensor(fetch(base, frame))
         case AnswerSource(base=base):

@@ -40,6 +40,7 @@ from intarsia_ir.records import (
     DictItemSource,
     GlobalSource,
     ItemSource,
+    LengthSource,
     ModuleSource,
     PlainAttributeSource,
     ReferentSource,
@@ -204,6 +205,8 @@ class NativeWriter:
                 return self._fetch("PLAIN_ATTRIBUTE", self.fetch(base), -1, name)
             case TypeSource(base=base):
                 return self._fetch("TYPE_OF", self.fetch(base))
+            case LengthSource(base=base):
+                return self._fetch("CALLED", self.fetch(base), -1, lookup.length)
             case ArraySource(base=base):
                 return self._fetch("CALLED", self.fetch(base), -1, lookup.array_tensor)
             case AnswerSource(base=base):

@@ -20,6 +20,7 @@ from intarsia_ir.records import (
     DictItemSource,
     GlobalSource,
     ItemSource,
+    LengthSource,
     ModuleSource,
     PlainAttributeSource,
     Source,
@@ -171,6 +172,9 @@ def _source(node: ast.AST) -> Source | None:
         case ast.Call(func=ast.Name(id="type"), args=[value]):
             base = _source(value)
             return TypeSource(base) if base is not None else None
+        case ast.Call(func=ast.Name(id="len"), args=[value]):
+            base = _source(value)
+            return LengthSource(base) if base is not None else None
         case ast.Name(id=name):
             return ArgumentSource(name)
         case ast.Attribute(value=value, attr=name):
@@ -179,4 +183,7 @@ def _source(node: ast.AST) -> Source | None:
         case ast.Subscript(value=value, slice=ast.Constant(value=key)):
             base = _source(value)
             return ItemSource(base, key) if base is not None else None
+        case ast.Subscript(value=value, slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(key)))):
+            base = _source(value)
+            return ItemSource(base, -key) if base is not None else None
     return None

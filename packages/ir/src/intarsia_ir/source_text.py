@@ -24,6 +24,7 @@ from intarsia_ir.records import (
     DictItemSource,
     GlobalSource,
     ItemSource,
+    LengthSource,
     ModuleSource,
     PlainAttributeSource,
     ReferentSource,
@@ -88,6 +89,8 @@ def _call(name: str, function: ast.expr, args: list[ast.expr]) -> Source:
             return AnswerSource(_source(base))
         case "type", _, [base]:
             return TypeSource(_source(base))
+        case "len", _, [base]:
+            return LengthSource(_source(base))
         case _, ast.Attribute(value=base, attr=kind), _ if kind in _SIZES:
             dims: list[Any] = [ast.literal_eval(arg) for arg in args]
             return SizeSource(_source(base), kind, dims[0] if dims else None)

@@ -16,6 +16,7 @@ __all__ = [
     "DictItemSource",
     "GlobalSource",
     "ItemSource",
+    "LengthSource",
     "ModuleSource",
     "Origin",
     "PlainAttributeSource",
@@ -167,6 +168,16 @@ class TypeSource(Source):
 
     def __str__(self) -> str:
         return f"type({self.base})"
+
+
+@dataclass(frozen=True, slots=True)
+class LengthSource(Source):
+    """`len(base)`, of a built-in container."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"len({self.base})"
 
 
 @dataclass(frozen=True, slots=True)

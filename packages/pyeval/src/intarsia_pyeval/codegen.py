@@ -25,6 +25,7 @@ from intarsia_ir.records import (
     DictItemSource,
     GlobalSource,
     ItemSource,
+    LengthSource,
     ModuleSource,
     PlainAttributeSource,
     ReferentSource,
@@ -482,9 +483,10 @@ class Builder(Writer):
         elif isinstance(source, SizeSource):
             self.emit("LOAD_FAST", self._fetch(source.base))
             self.call_method(source.kind, [] if source.dim is None else [partial(self.constant, source.dim)])
-        elif isinstance(source, TypeSource):
+        elif isinstance(source, (TypeSource, LengthSource)):
             base = self._fetch(source.base)
-            self.call(lambda: self.emit("LOAD_CONST", type), [lambda: self.emit("LOAD_FAST", base)])
+            function = type if isinstance(source, TypeSource) else len
+            self.call(lambda: self.emit("LOAD_CONST", function), [lambda: self.emit("LOAD_FAST", base)])
         elif isinstance(source, (ReferentSource, AnswerSource)):
             held = self._fetch(source.base)
             self.call(lambda: self.emit("LOAD_FAST", held), [])

@@ -15,6 +15,7 @@ from intarsia_ir.records import (
     GlobalSource,
     GuardRecord,
     ItemSource,
+    LengthSource,
     ModuleSource,
     Origin,
     PlainAttributeSource,
@@ -71,6 +72,10 @@ class Sources:
     def type_of(self, base: Source) -> Source:
         """`type(base)`."""
         return self._once(("type", id(base)), lambda: TypeSource(base))
+
+    def length_of(self, base: Source) -> Source:
+        """`len(base)`."""
+        return self._once(("length", id(base)), lambda: LengthSource(base))
 
     def referent(self, base: Source) -> Source:
         """`base()` of a weak reference."""

@@ -298,7 +298,8 @@ def _wrap_container(tx: Tracer, value: Any, kind: type, source: Source | None) -
     if kind is list:
         _guard_type(tx, kind, source)
         rely = None if source is None else partial(tx.guards.add, LengthGuard, source, len(value))
-        return List(source=source, real=value, model=tx.live.item, rely=rely)
+        length = None if source is None else partial(tx.extension.number, tx, len(value), tx.sources.length_of(source))
+        return List(source=source, real=value, model=tx.live.item, rely=rely, length=length)
     _guard_shape(tx, value, source)
     if kind is tuple:
         return Tuple(source=source, real=value, model=tx.live.item)

@@ -16,6 +16,7 @@ from intarsia_ir.records import (
     DictItemSource,
     GlobalSource,
     ItemSource,
+    LengthSource,
     ModuleSource,
     Origin,
     PlainAttributeSource,
@@ -49,7 +50,7 @@ __all__ = ["Sizes"]
 _LARGEST = 1 << 48  # small enough for a few products to fit 64 bits
 _ITEMS = (ItemSource, DictItemSource)
 _ATTRIBUTES = (AttributeSource, PlainAttributeSource)
-_RESERVED = frozenset({"cell", "dict", "globals", "modules", "type"})  # they have a meaning in the text of a source
+_RESERVED = frozenset({"cell", "dict", "globals", "len", "modules", "type"})  # they have a meaning in the text of a source
 
 
 class Sizes:
@@ -258,7 +259,8 @@ class Sizes:
             known = self.numbers[id(source)] = SymbolicNumber(self, symbol, source)
             self.symbol_sources[symbol.node._expr] = source
             self._unlifted[symbol.node._expr] = known
-            self.plugin.tx.guards.add(TypeGuard, source, int)
+            if not isinstance(source, LengthSource):
+                self.plugin.tx.guards.add(TypeGuard, source, int)
         return known
 
     # -- values --------------------------------------------------------------------------------------------------
@@ -326,6 +328,6 @@ def _readable(source: Source | None) -> bool:
             return name.isidentifier() and _readable(base)
         case ItemSource(base=base, key=key) | DictItemSource(base=base, key=key):
             return type(key) in (str, int) and _readable(base)
-        case TypeSource(base=base) | ArraySource(base=base):
+        case TypeSource(base=base) | ArraySource(base=base) | LengthSource(base=base):
             return _readable(base)
     return False

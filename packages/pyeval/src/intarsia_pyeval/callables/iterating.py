@@ -12,7 +12,7 @@ from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.callables import attributes
 from intarsia_pyeval.callables.polyfills import polyfill
 from intarsia_pyeval.kinds.made_proxies import MadeProxy
-from intarsia_pyeval.semantics import folding, iteration, operators, special
+from intarsia_pyeval.semantics import folding, iteration, open_lists, operators, special
 from intarsia_pyeval.semantics.opening import opened
 from intarsia_pyeval.stores import position_store
 from intarsia_pyeval.tracer import BuiltinCall
@@ -35,7 +35,8 @@ __all__ = ["CALLS"]
 
 def _len(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (value,) = arity("len", args, keywords, 1)
-    return Const(do.length(tx, value))
+    changing = open_lists.length(tx, value)
+    return Const(do.length(tx, value)) if changing is None else changing
 
 
 def _iter(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

@@ -10,7 +10,7 @@ from intarsia_pyeval import codegen, do
 from intarsia_pyeval.breaks import Break
 from intarsia_pyeval.kinds import sequences
 from intarsia_pyeval.operation import operation
-from intarsia_pyeval.semantics import folding, iteration, methods, operators, subclasses
+from intarsia_pyeval.semantics import folding, iteration, methods, open_lists, operators, subclasses
 from intarsia_pyeval.stores import list_store
 from intarsia_pyeval.values.base import Keywords, NotConstantError, Value, defines
 from intarsia_pyeval.values.bound import BoundBuiltin
@@ -28,9 +28,19 @@ __all__ = ["METHODS", "take"]
 @do.get_item.rule(List)
 def get_item(tx: Tracer, x: List, key: Value) -> Value:
     """Index or slice."""
+    found = open_lists.part(tx, x, key) if isinstance(key, Slice) else open_lists.item(tx, x, key)
+    if found is not None:
+        return found
     if isinstance(key, Slice):
         return List(x.items[operators.index(tx, key)])
     return x.at(sequences.index_of(tx, x, key, ""))
+
+
+@do.truth.rule(List)
+def truth(tx: Tracer, x: List) -> bool:
+    """Tell whether there are items."""
+    n = open_lists.length(tx, x)
+    return bool(x.models) if n is None else do.truth(tx, n)
 
 
 @do.get_attribute.rule(List)
@@ -76,6 +86,8 @@ def set_item(tx: Tracer, x: List, key: Value, value: Value) -> None:
         copy: list[Any] = list(x.items)
         folding.real(tx, copy.__setitem__, at, new)
         list_store.change(tx.effects, x)[:] = copy
+        return
+    if open_lists.store(tx, x, key, value):
         return
     at = sequences.index_of(tx, x, key, "assignment ")
     list_store.change(tx.effects, x, at % max(len(x.models), 1))[at] = value
@@ -125,7 +137,12 @@ def reconstruct(out: Builder, x: List) -> None:
 @codegen.emit_effects.rule(List)
 def emit_effects(out: Builder, x: List) -> None:
     """Append what is new, or replace the content."""
-    new = x.appended()
+    for place, value in x.stores.values():  # before what is new: places from the end are those of the existing list
+        out.load(value)
+        out.load(x)
+        out.load(place)
+        out.emit("STORE_SUBSCR")
+    new = x.new_items() if x.stores else x.appended()
     if x.real is not None and type(x.real) is not list:  # past what a subclass overrides: that was evaluated
         if new is not None:
             out.call_unbound(list.extend, x, [partial(out.build_list, new)])
@@ -186,6 +203,9 @@ def _insert(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value
 
 def _pop(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
     arity("pop", args, keywords, 0, 1)
+    last = None if args else open_lists.pop(tx, x)
+    if last is not None:
+        return last
     at = operators.whole_number(tx, args[0]) if args else -1
     if not x.count():
         tx.raising.error(IndexError, "pop from empty list")

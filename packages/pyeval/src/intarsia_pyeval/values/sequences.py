@@ -6,7 +6,7 @@ changed only after the graph ran: either by what was appended, or as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from intarsia_ir.errors import InternalError
@@ -143,9 +143,11 @@ class List(Items):
         model: Needed together with `real`; see `Items`.
         rely: Notes that the length of the existing list is relied on: called once, when anything is asked for that
             depends on it. Appending doesn't, so a list that is only appended to may have any length at other calls.
+        length: Models the length of the existing list as a number that changes; None where it is a constant.
+            `semantics.open_lists` has what is done with such a list while its length is open.
     """
 
-    __slots__ = ("_appended", "_models", "_rely", "kept", "version")
+    __slots__ = ("_appended", "_from_end", "_length", "_models", "_rely", "kept", "stores", "version")
 
     def __init__(
         self,
@@ -154,9 +156,13 @@ class List(Items):
         real: Sequence[Any] | None = None,
         model: ItemModel | None = None,
         rely: Callable[[], None] | None = None,
+        length: Callable[[], Value | None] | None = None,
     ) -> None:
         self._rely = rely
+        self._length = length
         self._appended: list[Value] = []  # while nobody asked for the length
+        self._from_end: dict[int, Value] = {}  # negative position in the existing list -> its model, as long
+        self.stores: dict[Hashable, tuple[Value, Value]] = {}  # key of a position there -> position, new item, as long
         super().__init__(items, source, real, model)
         self.kept = 0 if real is None else len(real)
         self.version = 0  # grows with every change
@@ -167,12 +173,48 @@ class List(Items):
         if self._rely is not None:
             rely, self._rely = self._rely, None
             rely()
-            self._models += self._appended
+            self._close()
         return self._models
 
     @models.setter
     def models(self, models: list[Value | None]) -> None:
         self._models = models
+
+    def _close(self) -> None:
+        """Bring together what was done while the length was open."""
+        for at, item in self._from_end.items():
+            self._models[at] = self._models[at] or item
+        for place, item in self.stores.values():
+            at = place.as_python() % len(self._models)
+            self._models[at] = item
+            self.kept = min(self.kept, at)
+        self.stores = {}
+        self._missing = self._models.count(None)
+        self._models += self._appended
+
+    def open_length(self) -> Value | None:
+        """Return the length of the existing list while it may be another at other calls, else None."""
+        if self._rely is None or self._length is None:
+            return None
+        length = self._length()
+        self._length = None if length is None else lambda: length
+        return length
+
+    def new_items(self) -> list[Value]:
+        """Return what was added so far to an existing list whose length is open, to be read or changed in place."""
+        return self._appended
+
+    def existing(self, at: int) -> Value:
+        """Return the model of an item of the existing list, which has it whatever its length is; see `Items.at`."""
+        assert self.real is not None and self._model is not None
+        known = self._models[at] if at >= 0 else self._from_end.get(at)
+        if known is None:
+            known = self._model(self.real[at], self.source, at)
+            if at >= 0:
+                self._models[at], self._missing = known, self._missing - 1
+            else:
+                self._from_end[at] = known
+        return known
 
     def extend(self, items: Iterable[Value]) -> None:
         """Add items at the end, whatever the length is."""
@@ -181,7 +223,7 @@ class List(Items):
     def appended(self) -> list[Value] | None:
         """Return what was added to the existing list, if that is all that was changed; relies on nothing."""
         if self._rely is not None:
-            return self._appended
+            return None if self.stores else self._appended
         n_real = 0 if self.real is None else len(self.real)
         return self._models[n_real:] if self.kept == n_real <= len(self._models) else None  # type: ignore[return-value]
 
