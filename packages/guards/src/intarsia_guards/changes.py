@@ -1,4 +1,4 @@
-"""What is different in a call: the sizes, numbers and lengths of lists that were constants and have another value now."""
+"""What is different in a call: the sizes, numbers and lengths of lists that were constants and are others now."""
 
 from __future__ import annotations
 

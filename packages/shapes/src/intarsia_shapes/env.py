@@ -201,8 +201,8 @@ class ShapeEnv:
         if not isinstance(number, SymTypes):
             return
         for symbol in sorted(number.node.expr.free_symbols, key=str):
-            now = self.backed_var_to_val.get(symbol)
-            if str(symbol).startswith("k") and now is not None and self.knowledge.ranges[symbol][0] < self.smallest_size:
+            now, low = self.backed_var_to_val.get(symbol), self.knowledge.ranges[symbol][0]
+            if symbol.name.startswith("k") and now is not None and low < self.smallest_size:
                 self.evaluate(symbol >= self.smallest_size if now >= self.smallest_size else sympy.Eq(symbol, now))
 
     @property

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 

@@ -50,7 +50,7 @@ __all__ = ["Sizes"]
 _LARGEST = 1 << 48  # small enough for a few products to fit 64 bits
 _ITEMS = (ItemSource, DictItemSource)
 _ATTRIBUTES = (AttributeSource, PlainAttributeSource)
-_RESERVED = frozenset({"cell", "dict", "globals", "len", "modules", "type"})  # they have a meaning in the text of a source
+_RESERVED = frozenset({"cell", "dict", "globals", "len", "modules", "type"})  # in the text of a source they say more
 
 
 class Sizes:
