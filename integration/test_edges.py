@@ -48,15 +48,15 @@ def test_global_counter_and_random_numbers_are_fresh_each_call():
     start = COUNT
     x = torch.zeros(10)
     torch.manual_seed(3)
-    got = [fast(x) for _ in range(3)]
-    assert start + 3 == COUNT
+    got = [fast(x) for _ in range(4)]
+    assert start + 4 == COUNT
     torch.manual_seed(3)
-    want = [f(x) for _ in range(3)]
+    want = [f(x) for _ in range(4)]
     torch.testing.assert_close(got, want)
     assert not torch.equal(got[0], got[1])
     stats = intarsia.stats()
-    # the counter's value is guarded, so each call compiles a version, up to the recompile limit
-    assert (stats.frames_compiled, stats.recompiles, stats.fallbacks) == (3, 2, 0)
+    # once for the counter as it was, and once for any
+    assert (stats.frames_compiled, stats.recompiles, stats.fallbacks) == (2, 1, 0)
 
 
 def test_branch_on_a_tensor_both_signs():
