@@ -36,8 +36,8 @@ def test_nothing_is_a_symbol_unless_asked():
 def test_named_sizes_and_numbers_are_symbols_and_the_rest_is_constant():
     symbolic = Symbolic({X: frozenset({0})}, frozenset({N}))
     found = capture(scaled, (torch.zeros(5, 3), 4), dynamic=symbolic)
-    assert dict(found.facts.symbols) == {"s0": "x.size(0)", "s1": "n"}
-    assert found.facts.hints == {"s0": 5, "s1": 4}
+    assert dict(found.facts.symbols) == {"s0": "x.size(0)", "k0": "n"}
+    assert found.facts.hints == {"s0": 5, "k0": 4}
     assert [(spec.name, spec.role, spec.source) for spec in found.signature.inputs] == [
         ("x", Role.USER, X),
         ("n", Role.SIZE, N),
@@ -52,9 +52,14 @@ def test_a_fact_names_the_line_that_needs_it():
     assert fact.origin.file == __file__ and fact.origin.line == scaled.__code__.co_firstlineno + 1
 
 
-def test_zero_and_one_are_constants():
+def test_zero_and_one_are_constants_as_sizes_alone():
     found = capture(lambda x, n: x + n, (torch.zeros(1, 3), 1), dynamic=True)
-    assert dict(found.facts.symbols) == {"s0": "x.size(1)", "t0": "x.stride(0)"}
+    assert dict(found.facts.symbols) == {"s0": "x.size(1)", "k0": "n", "t0": "x.stride(0)"}
+    assert found.facts.ranges["k0"] == (0, (1 << 48) - 1)
+    found = capture(lambda x, n: x + torch.zeros(n, 3), (torch.zeros(1, 3), 1), dynamic=True)
+    assert "(k0 == 1)" in relations(found)
+    found = capture(lambda x, n: x + torch.zeros(n, 3), (torch.zeros(1, 3), 2), dynamic=True)
+    assert "(k0 >= 2)" in relations(found)
 
 
 def test_equal_sizes_of_two_tensors_share_a_symbol_and_those_of_one_do_not():
@@ -82,7 +87,7 @@ def test_a_number_that_must_be_known_is_specialised():
             x = x + 1
         return x
 
-    assert "(s0 == 3)" in relations(capture(f, (torch.zeros(2), 3), dynamic=Symbolic(numbers=frozenset({N}))))
+    assert "(k0 == 3)" in relations(capture(f, (torch.zeros(2), 3), dynamic=Symbolic(numbers=frozenset({N}))))
 
 
 def test_marks_count_unless_forbidden():
