@@ -88,9 +88,9 @@ def _place(tx: Tracer, x: List, key: Value) -> Value | int | None:
     n = x.open_length()
     if n is None:
         return None
-    n_new, at = len(x.new_items()), 0
+    n_new = len(x.new_items())
     if _is_int(key) and key.as_python() < 0:
-        at = key.as_python() + n_new
+        at: int = key.as_python() + n_new
         if at >= 0:
             return at
         return Const(at) if _holds(tx, "<=", Const(-at), n) else None
