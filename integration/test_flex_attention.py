@@ -21,6 +21,7 @@ from torch.nn.attention.flex_attention import (
 import intarsia
 from intarsia_loops import from_fx
 from intarsia_loops.program import Extern
+from intarsia_runtime import detect_target
 
 STRICT = {"options": {"on_error": "raise", "verify_each": True}, "fullgraph": True}
 on_cpu = functools.partial(create_block_mask, device="cpu", BLOCK_SIZE=16)
@@ -425,7 +426,9 @@ def library_calls(program, inputs):
         called.extend(str(item.target).split(".")[1] for item in from_fx(gm).items if isinstance(item, Extern))
         return gm
 
-    pipeline = intarsia.default_pipeline().after("lower", look)
+    # whether a row is computed twice or kept depends on how many threads share the rows
+    target = detect_target(threads=2)
+    pipeline = intarsia.default_pipeline(target=target).after("lower", look)
     compiled = intarsia.compile(program, pipeline=pipeline, fullgraph=True, options={"on_error": "raise"})
     if inputs[0].dtype.itemsize == 2:
         as_exact(compiled(*inputs), program, inputs)

@@ -125,7 +125,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+# minutes; the session `frameworks` has them
+LONG = ("gpt2", "resnet")
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.slow) if c in LONG else c for c in CASES])
 def test_two_processes_train_as_with_eager(tmp_path, case):
     name, keywords = CASES[case]
     if name == "gpt2":

@@ -73,6 +73,7 @@ def test_few_graphs(fresh, kind, dynamic):
     assert intarsia.stats().graphs == counts.graphs
 
 
+@pytest.mark.slow
 def test_a_static_cache_of_changing_length(fresh):
     """The cache's length is a symbol, as sizes are: an object that calls are given has it; a batch of one is apart."""
     model = language_model()

@@ -102,6 +102,9 @@ def test_a_worker_that_lost_its_device_goes_on_without_the_layout(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     verdict, lost_at_calls = {"result": "eager", "why": "the GPU stopped"}, []
+    # a worker is a process of its own, and sets these; here they are put back
+    monkeypatch.setenv("INTARSIA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
 
     def judged(self, sample, lost):
         lost_at_calls.append(dict(lost))
