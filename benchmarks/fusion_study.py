@@ -33,7 +33,8 @@ from intarsia_fuser import AtRandom, Greedy, InductorLike, NoFusion, Priority, S
 from intarsia_ir.choices import one_of
 from intarsia_ir.errors import IntarsiaError, InvalidArgumentError
 from intarsia_loops.program import Nest
-from intarsia_study import Record, StudyProgram, Walked, programs_of, spearman, study, walks_of_json, write_parquet
+from intarsia_scheduler import Walked, walks_of_json
+from intarsia_study import Record, StudyProgram, programs_of, spearman, study, write_parquet
 from integration.models import EXTRA, MODELS, make
 
 POLICIES: Mapping[str, Callable[[], Any]] = {

@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from intarsia_study.grid_counts import grid_counts
 
 import intarsia_functionalizer
 import intarsia_fuser
@@ -25,9 +26,8 @@ import intarsia_lowering
 from benchmarks.kernels import KERNELS, KernelCase
 from intarsia_ir.records import Target
 from intarsia_loops import from_fx
-from intarsia_scheduler import arrange, schedule
-from intarsia_study import WalkPrices, spearman
-from intarsia_study.grid_counts import grid_counts
+from intarsia_scheduler import WalkPrices, arrange, schedule
+from intarsia_study import spearman
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 ROW = re.compile(r"\| (\w+_(?:f32|bf16)) \| \d+ \| \d+ \| \d+ \| (\d+) \|")

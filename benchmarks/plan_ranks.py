@@ -31,8 +31,8 @@ import intarsia_cpp
 import intarsia_triton
 from intarsia_fuser import AtRandom, Calibrated, CostModel, FusionPlan, NoFusion, Roofline, apply_program
 from intarsia_runtime import detect_target
-from intarsia_scheduler import Measured, scheduled
-from intarsia_study import StudyProgram, measure, programs_of, spearman, walked_us, walks_of_json
+from intarsia_scheduler import Measured, scheduled, walks_of_json
+from intarsia_study import StudyProgram, measure, programs_of, spearman, walked_us
 
 BATCH = {"cpu": 8, "cuda": 20}  # plans that are built side by side, and measured in turn
 TRIES = 20  # seeds for each plan, of which most give one that there is already where few are legal

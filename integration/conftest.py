@@ -9,6 +9,7 @@ import intarsia
 
 # a test is about passes, and some replace parts of these: no plan of another test or of an earlier run may stand in
 os.environ["INTARSIA_WARM_START"] = "0"
+os.environ["INTARSIA_CALIBRATION"] = "0"  # nor a calibration of this machine
 
 # what needs a GPU is run by tools/gpu_check.py on a machine that has one
 collect_ignore = [] if torch.cuda.is_available() else ["gpu"]

@@ -16,6 +16,7 @@ from intarsia_command.main import app
 
 # a test is about passes: no plan of another test or of an earlier run may stand in
 os.environ["INTARSIA_WARM_START"] = "0"
+os.environ["INTARSIA_CALIBRATION"] = "0"  # nor a calibration of this machine
 
 SCRIPT = """
 import torch

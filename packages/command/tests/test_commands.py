@@ -137,6 +137,10 @@ def test_doctor_finds_what_is_missing(intarsia, tmp_path):
     done = intarsia("doctor", "--json")
     found = {f["what"]: f for f in json.loads(done.out)}
     assert found["compile"]["state"] == found["OpenMP"]["state"] == found["cache"]["state"] == "fine" and done.code == 0
+    assert "INTARSIA_CALIBRATION=0" in found["calibration"]["detail"]
+    done = intarsia("doctor", "--json", INTARSIA_CALIBRATION="", INTARSIA_CACHE_DIR=str(tmp_path))
+    found = {f["what"]: f for f in json.loads(done.out)}
+    assert "none for cpu" in found["calibration"]["detail"] and "calibrate" in found["calibration"]["remedy"]
     assert "OpenMP" in intarsia("doctor").out
     bare = tmp_path / "bin"
     bare.mkdir()

@@ -6,11 +6,11 @@ import pytest
 
 from intarsia_fuser import AtRandom, FusionGraph, Greedy, KernelCostModel, Roofline, apply_program, plan, price
 from intarsia_fuser.cost import evaluations, footprints, is_heavy, nest_work
-from intarsia_fuser.sizes import Sizes
 from intarsia_ir.records import Target
 from intarsia_loops import from_fx
 from intarsia_loops.loops import parse_ir
 from intarsia_loops.program import Nest, Program
+from intarsia_loops.sizes import Sizes
 
 
 def program(*lines: str) -> Program:

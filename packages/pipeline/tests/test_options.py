@@ -1,12 +1,18 @@
 """Arguments are checked, and the message names the nearest known word."""
 
+import json
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
 
 import intarsia
-from intarsia import InvalidArgumentError
+import intarsia_runtime
+from intarsia import InvalidArgumentError, Target
+from intarsia_fuser import Priority
+from intarsia_scheduler import Walked, WalkPrices
+from intarsia_tuner import calibration_path
 
 
 @pytest.mark.parametrize(
@@ -57,3 +63,28 @@ def test_a_wrong_keyword_is_told_with_the_nearest(use):
         assert caught.value.code == "compile.keyword"
     with pytest.raises(InvalidArgumentError, match="there are backend, mode, fullgraph"):
         intarsia.compile(zzz=1)
+
+
+def test_policies_that_weigh_times_are_asked_with_what_the_schedule_costs(tmp_path, monkeypatch):
+    """By the target's peaks, or the calibration in the cache unless it is switched off; `explain` says by which."""
+    target = intarsia_runtime.detect_target()
+    path = calibration_path(tmp_path, target)
+    path.parent.mkdir()
+    path.write_text(json.dumps({"walks": replace(WalkPrices.of(target), machine="mine").to_data()}))
+
+    def told(calibration=True, **tables):
+        options = {"on_error": "raise", "calibration": calibration}
+        explained = intarsia.explain(lambda x: torch.exp(x) * 2, cache_dir=tmp_path, options=options, **tables)
+        text = str(found := explained(torch.ones(4)))
+        return found.graphs[0].plans[0].cost, text
+
+    peaks = Walked.of(target).name
+    cost, text = told(policy=Priority())  # switched off by the environment, as in all tests
+    assert cost == peaks and f"us by {peaks}" in text
+    monkeypatch.delenv("INTARSIA_CALIBRATION")
+    cost, text = told(policy=Priority())
+    assert cost == "walks(mine)" and "us by walks(mine)" in text
+    assert told(calibration=False, policy=Priority())[0] == peaks
+    cost, text = told()  # rules don't weigh times; what is told is by the calibration all the same
+    assert cost.startswith("roofline") and "us by walks(mine)" in text
+    assert told(policy=Priority(), cost=Walked.of(Target(isa="scalar")))[0] == Walked.of(Target(isa="scalar")).name

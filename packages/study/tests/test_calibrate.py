@@ -7,10 +7,13 @@ import random
 import pytest
 import torch
 
+import intarsia_runtime
 from intarsia_fuser import Calibrated, Emitted, FusionGraph, Greedy, KernelWork, Roofline, features, plan
 from intarsia_ir.errors import InvalidArgumentError
-from intarsia_study import programs_of, walks_of_json
+from intarsia_scheduler import walks_of_json
+from intarsia_study import programs_of
 from intarsia_study.calibrate import PROGRAMS, fit, main, samples
+from intarsia_tuner import Predictor, calibration_path
 
 TRUE = Calibrated(
     "made up", (("kernel", 800.0), ("light", 0.02), ("heavy", 0.05), ("strided", 1.0), ("bytes_far", 0.1))
@@ -62,8 +65,11 @@ def test_samples_are_the_kernels_of_random_plans():
 def test_the_command_writes_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr("intarsia_study.calibrate.SHAPES", ((16, 16),))
     monkeypatch.setattr("intarsia_study.calibrate.PROGRAMS", {k: PROGRAMS[k] for k in ("chain", "row_sums")})
-    assert main([str(tmp_path / "c.json"), "--plans", "1", "--rounds", "1"]) == 0
-    text = (tmp_path / "c.json").read_text()
+    monkeypatch.setenv("INTARSIA_CACHE_DIR", str(tmp_path))
+    assert main(["--plans", "1", "--rounds", "1"]) == 0
+    target = intarsia_runtime.detect_target()
+    text = calibration_path(tmp_path, target).read_text()
+    assert Predictor(tmp_path)(target).prices == walks_of_json(text), "compile finds it"
     assert Calibrated.from_json(text).prices and walks_of_json(text).ns
 
 

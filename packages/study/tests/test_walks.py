@@ -12,18 +12,10 @@ import intarsia
 from intarsia_fuser import AtRandom, Calibrated, Greedy, KernelWork, NoFusion, Priority, Roofline, Search, plan
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Target
-from intarsia_study import (
-    Walked,
-    WalkPrices,
-    fitted_prices,
-    programs_of,
-    spearman,
-    walk_counts,
-    walked_us,
-    walks_of_json,
-)
+from intarsia_scheduler import Walked, WalkPrices, walks_of_json
+from intarsia_scheduler.costs.prices import CPU, GPU
+from intarsia_study import fitted_prices, programs_of, spearman, walk_counts, walked_us
 from intarsia_study.calibrate import Calibration
-from intarsia_study.prices import CPU, GPU
 
 TARGET = Target(isa="avx2", threads=1)
 H200 = Target("cuda", "sm_90")
@@ -157,7 +149,7 @@ def test_prices_are_part_of_a_calibration():
     for wrong in ("", "{}", "[]", json.dumps({"walks": {**data["walks"], "groups": [["light"]]}})):
         with pytest.raises(InvalidArgumentError) as caught:
             walks_of_json(wrong)
-        assert caught.value.code == "study.calibration"
+        assert caught.value.code == "scheduler.calibration"
 
 
 class Net(torch.nn.Module):

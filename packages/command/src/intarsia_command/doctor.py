@@ -8,6 +8,7 @@ import platform
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -21,6 +22,7 @@ from rich.table import Table
 
 import intarsia
 import intarsia_runtime
+import intarsia_tuner
 from intarsia_command.exits import Exit
 from intarsia_ir.errors import IntarsiaError
 from intarsia_ir.records import KernelSource, Launch
@@ -78,7 +80,7 @@ def versions_line() -> str:
 
 def examine() -> tuple[Finding, ...]:
     """Look at everything; each look ends in a finding, whatever it meets."""
-    looks: tuple[Callable[[], Iterator[Finding]], ...] = (_versions, _compiler, _gpu, _folders, _compiles)
+    looks: tuple[Callable[[], Iterator[Finding]], ...] = (_versions, _compiler, _gpu, _folders, _calibration, _compiles)
     found = list[Finding]()
     for look in looks:
         try:
@@ -153,6 +155,22 @@ def _folders() -> Iterator[Finding]:
             yield Finding("temporary files", "fine", str(Path(folder).parent))
     except OSError as error:
         yield Finding("temporary files", "missing", str(error), "set TMPDIR to a folder that this user can write")
+
+
+def _calibration() -> Iterator[Finding]:
+    """Whether predicted times are of this machine."""
+    target = intarsia_runtime.detect_target()
+    path = intarsia_tuner.calibration_path(intarsia.default_cache_dir(), target)
+    if os.environ.get("INTARSIA_CALIBRATION") == "0":
+        yield Finding("calibration", "note", "INTARSIA_CALIBRATION=0: times are predicted by the target's peaks")
+    elif not path.exists():
+        remedy = "to predict times by this machine's: python -m intarsia_study.calibrate"
+        yield Finding("calibration", "note", f"none for {target.device} {target.isa}", remedy)
+    else:
+        with warnings.catch_warnings(record=True):  # what is wrong with it is the remedy's business
+            prices = intarsia_tuner.calibrated_prices(intarsia.default_cache_dir(), target)
+        remedy = "" if prices else "it can't be read; make it again: python -m intarsia_study.calibrate"
+        yield Finding("calibration", "fine" if prices else "note", str(path), remedy)
 
 
 def _existing(path: Path) -> Path:

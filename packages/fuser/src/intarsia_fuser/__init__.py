@@ -49,6 +49,7 @@ from intarsia_fuser.policies import (
     Search,
     Step,
     steps,
+    weighs_times,
 )
 from intarsia_fuser.priced import DecisionPrice, KernelPrice, PlanPrices, price
 from intarsia_fuser.record import FusionPlan, LogEntry, PlanDiff, Summary, planned
@@ -99,6 +100,7 @@ __all__ = [
     "planned",
     "price",
     "steps",
+    "weighs_times",
 ]
 
 __version__ = "0.1.1"

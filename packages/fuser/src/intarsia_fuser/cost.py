@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from intarsia_fuser.emitted import Emitted
-from intarsia_fuser.sizes import Sizes
 from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Target
 from intarsia_loops.index import Atom, lift
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Program, Val, scatter_of
 from intarsia_loops.rewrites import postorder
+from intarsia_loops.sizes import Sizes
 
 __all__ = [
     "CostModel",

@@ -24,13 +24,13 @@ from intarsia_fuser.cost import WEIGHTS, KernelWork, NestWork, footprints, nest_
 from intarsia_fuser.effects import has_effect, must_run
 from intarsia_fuser.emitted import Counter
 from intarsia_fuser.order import ItemOrder
-from intarsia_fuser.sizes import Sizes
 from intarsia_fuser.waits import Waits
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Extern, Kernel, Nest, Program, TensorRef
 from intarsia_loops.rewrites import localise
 from intarsia_loops.shown import makers, needed_symbols, returned_symbols
+from intarsia_loops.sizes import Sizes
 
 __all__ = ["Draft", "KernelInfo", "live_program", "shorten"]
 

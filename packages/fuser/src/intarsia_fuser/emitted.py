@@ -14,11 +14,11 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from intarsia_fuser.sizes import Sizes
 from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Val
 from intarsia_loops.rewrites import operands, postorder
+from intarsia_loops.sizes import Sizes
 
 __all__ = ["Counter", "Emitted"]
 

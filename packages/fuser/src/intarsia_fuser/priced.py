@@ -61,13 +61,20 @@ class PlanPrices:
 
     Args:
         cost: Name of the cost model.
+        before_us: Microseconds that it predicts with every nest a kernel of its own.
         kernels: In the order in which they run.
         decisions: In the order in which they were taken.
     """
 
     cost: str
+    before_us: float
     kernels: tuple[KernelPrice, ...]
     decisions: tuple[DecisionPrice, ...]
+
+    @property
+    def after_us(self) -> float:
+        """Microseconds that it predicts for all kernels of the plan."""
+        return sum(kernel.us for kernel in self.kernels)
 
 
 def price(
@@ -99,9 +106,10 @@ def price(
         ([('inline', 8192)], [('b',)])
     """
     graph = FusionGraph.of(to_program(loops, False), target=target, cost=cost)
+    before_us = graph.total_us
     decisions = tuple([_carried_out(graph, decision) for decision in made.decisions])
     kernels = tuple(KernelPrice(graph.kernel(k).steps, graph.work(k), graph.predicted_us(k)) for k in graph.kernels)
-    return PlanPrices(graph.cost.name, kernels, decisions)
+    return PlanPrices(graph.cost.name, before_us, kernels, decisions)
 
 
 def _carried_out(graph: FusionGraph, decision: Decision) -> DecisionPrice:

@@ -119,6 +119,11 @@ class FusionPlan:
         """Version of the policy that decided."""
         return self.policy.rpartition(" ")[2]
 
+    @property
+    def weighs_times(self) -> bool:
+        """It was decided before."""
+        return False
+
     def decide(self, graph: FusionGraph) -> Iterator[Decision | Declined]:
         """Yield the decisions, about their counterparts where the program is another one."""
         if graph.fingerprint == self.graph:

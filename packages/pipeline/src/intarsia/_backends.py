@@ -18,9 +18,10 @@ import torch.fx as fx
 
 import intarsia_ir.torch
 import intarsia_runtime
+import intarsia_tuner
 from intarsia._graph import compile_graph
 from intarsia._options import Options
-from intarsia._stages import COMPILERS, cache_in, default_cache_dir, default_pipeline, interpreted, tuner_in
+from intarsia._stages import COMPILERS, cache_in, default_cache_dir, default_pipeline, interpreted
 from intarsia._stats import Stats
 from intarsia.levels import Captured, Half, Kernels, Linked, Loops
 from intarsia_dispatch import Counters, ErrorPolicy
@@ -33,7 +34,7 @@ from intarsia_rewrites.freezing import frozen
 from intarsia_runtime import warm
 from intarsia_runtime.report import GraphReport
 
-__all__ = ["GraphCompiler", "UserBackend", "graph_compiler", "list_backends", "register_backend"]
+__all__ = ["GraphCompiler", "UserBackend", "graph_compiler", "list_backends", "predicting", "register_backend"]
 
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 LADDER = {"aten": Half, "loops": Loops, "kernels": Kernels}  # each stops one level later
@@ -168,8 +169,9 @@ def _default(
     tables: Mapping[str, Any],
 ) -> Pipeline:
     target = tables.get("target") or intarsia_runtime.detect_target()
-    tuner = tuner_in(tables.get("cache_dir") or default_cache_dir()) if options.max_autotune else None
-    pipeline = default_pipeline(**{"tuner": tuner, **tables, "target": target, "rng": options.rng})
+    folder, cost = tables.get("cache_dir") or default_cache_dir(), predicting(options, tables)
+    tuner = intarsia_tuner.tuner_in(folder, cache_in(folder)) if options.max_autotune else None
+    pipeline = default_pipeline(**{"tuner": tuner, **tables, "target": target, "rng": options.rng, "cost": cost})
     if backend in LADDER:
         return interpreted(pipeline, LADDER[backend])
     if target.compiler:
@@ -181,6 +183,13 @@ def _default(
     counters.add(fallbacks=1)
     _warn_once(report.note)
     return interpreted(pipeline, Half)
+
+
+def predicting(options: Options, tables: Mapping[str, Any]) -> Any:
+    """Return what predicts times: the cost model that was given, else by the calibration in the cache, if it may."""
+    is_on = options.calibration and os.environ.get("INTARSIA_CALIBRATION") != "0"
+    folder = (tables.get("cache_dir") or default_cache_dir()) if is_on else None
+    return tables.get("cost") or intarsia_tuner.Predictor(folder)
 
 
 def _store(
@@ -197,6 +206,4 @@ def _store(
     return warm.PlanStore(cache_in(tables.get("cache_dir")), (warm.fingerprint(COMPILERS), repr(how)))
 
 
-@functools.cache
-def _warn_once(message: str) -> None:
-    warn_user(message, RuntimeWarning)
+_warn_once = functools.cache(functools.partial(warn_user, category=RuntimeWarning))

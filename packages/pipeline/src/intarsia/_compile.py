@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 import intarsia_runtime
-from intarsia._backends import GraphCompiler, UserBackend, graph_compiler
+from intarsia._backends import GraphCompiler, UserBackend, graph_compiler, predicting
 from intarsia._frames import make_dispatcher
 from intarsia._options import Options
 from intarsia._session import COUNTERS, log_as_asked, stats
@@ -88,7 +88,7 @@ def compile(
     if disable:
         return fn
     log_as_asked()
-    watching = traced_in(os.environ.get("INTARSIA_TRACE", ""), tables.get("cost"))
+    watching = traced_in(os.environ.get("INTARSIA_TRACE", ""), predicting(parsed, tables))
     compile_call = make_dispatcher(compile_one, parsed, policy, dynamic=dynamic, watching=watching).compile
     if isinstance(fn := without_wrapper(fn), torch.nn.Module):
         again = functools.partial(compile, **keywords)
@@ -129,7 +129,7 @@ def explain(fn: Function, **keywords: Any) -> Callable[..., Explanation]:
         (1, 1, 0)
     """
     compile_one, parsed, policy = _parts(keywords)
-    watching = Watching(keywords.get("cost"))
+    watching = Watching(predicting(parsed, keywords))
     made = make_dispatcher(compile_one, parsed, policy, dynamic=keywords.get("dynamic"), watching=watching)
     compiled = made.compile(fn)
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from intarsia_ir.choices import instance_of, one_of, refuse_unknown
-from intarsia_ir.errors import InvalidArgumentError
+from intarsia_runtime.dumps import make_dump_folder
 
 __all__ = ["Options"]
 
@@ -22,6 +22,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "max_autotune": (True, False),
     "freezing": (True, False),
     "warm_start": (True, False),
+    "calibration": (True, False),
 }
 
 
@@ -41,6 +42,8 @@ class Options:
         freezing: Compute what follows from a module's weights once, where no gradients are; see the README.
         warm_start: Keep finished plans in the cache, and run no pass for a graph whose plan is there; not with
             `verify_each` or `dump_dir`, which want passes. `INTARSIA_WARM_START=0` switches it off everywhere.
+        calibration: Predict times by the target's calibration, which `python -m intarsia_study.calibrate` makes, where
+            the cache has one; else by its peaks. `INTARSIA_CALIBRATION=0` switches it off everywhere.
         recompile_limit: Versions of one function; a further call that none fits runs in eager (told once), or raises.
     """
 
@@ -53,6 +56,7 @@ class Options:
     max_autotune: bool = False
     freezing: bool = False
     warm_start: bool = True
+    calibration: bool = True
     recompile_limit: int = 8
 
     @staticmethod
@@ -70,9 +74,5 @@ class Options:
                 one_of(f"option {key}", value, _CHOICES[key])
         instance_of("option recompile_limit", given.get("recompile_limit", 0), int)
         instance_of("option dump_dir", given.get("dump_dir"), str, os.PathLike, type(None))
-        try:
-            if given.get("dump_dir"):
-                os.makedirs(given["dump_dir"], exist_ok=True)
-        except OSError as error:
-            raise InvalidArgumentError(f"option dump_dir can't be used: {error}", code="options.value") from error
+        make_dump_folder(given.get("dump_dir"))
         return Options(**given)

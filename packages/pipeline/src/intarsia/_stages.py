@@ -47,7 +47,7 @@ from intarsia_lowering.writing import Lowering, Lowerings
 from intarsia_rewrites import Pattern
 from intarsia_runtime import warm
 
-__all__ = ["TABLES", "cache_in", "default_cache_dir", "default_pipeline", "interpreted", "tuner_in"]
+__all__ = ["TABLES", "cache_in", "default_cache_dir", "default_pipeline", "interpreted"]
 
 EMITTERS: Mapping[str, Any] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
 
@@ -83,7 +83,8 @@ def default_pipeline(
         lowerings: Overload -> how it becomes loop nests, over the built-in rows; see `intarsia_lowering.lower`.
         patterns: Replaced in FX(aten), by a stage `replace_patterns` that follows the other rewrites.
         policy: Fusion policy or plan (for several graphs, `intarsia_fuser.Replay`); None is `intarsia_fuser.Greedy()`.
-        cost: Cost model of fusion; None is the roofline of the target.
+        cost: Cost model of fusion, or an `intarsia_tuner.Predictor`; None is `Predictor()`: for policies that decide by
+            predicted times what the schedule makes of kernels, for others the roofline of the target.
         partition: What is saved for the backward pass: a policy or plan of `intarsia_autodiff`; None is `MinCut()`.
         cache_dir: Folder of the on-disk cache; None is the user's own.
         rng: `"eager"`: random ops draw eager's numbers; `"philox"`: kernels make others, of the same distributions.
@@ -124,8 +125,8 @@ def default_pipeline(
     aim: Any = lambda d: given if d.type == given.device else intarsia_runtime.detect_target(d)  # noqa: E731
 
     def fuse(p: Loops, fuel: int | None) -> Planned:
-        how = {"policy": policy, "target": p.contract.target, "cost": cost, "fuel": fuel, "check": False}
-        plan = intarsia_fuser.plan(p.graph_module, **how)
+        how: dict[str, Any] = {"policy": policy, "target": p.contract.target, "fuel": fuel, "check": False}
+        plan = intarsia_fuser.plan(p.graph_module, cost=intarsia_tuner.cost_for(policy, how["target"], cost), **how)
         kernels = intarsia_fuser.apply(p.graph_module, plan, check=False)
         return Planned(Kernels(kernels, p.contract, apart=plan.name == intarsia_fuser.NoFusion().name), plan)
 
@@ -183,12 +184,6 @@ def interpreted(pipeline: Pipeline, level: type) -> Pipeline:
 def cache_in(folder: str | Path | None) -> intarsia_runtime.Cache:
     """Return the one cache of this process in a folder, so that it is told once when that can't be used."""
     return _cache_in(os.fspath(folder or default_cache_dir()))
-
-
-@functools.cache
-def tuner_in(folder: str | Path) -> intarsia_tuner.Tuner:
-    """Return the one tuner of this process for a cache's folder, so that no two of them measure each other."""
-    return intarsia_tuner.Tuner(Path(folder) / "tuned", cache_in(folder))
 
 
 _cache_in = functools.cache(intarsia_runtime.Cache)

@@ -241,4 +241,7 @@ def _headline(graph: GraphSummary) -> str:
     calls = f"{len(graph.kernels)} kernels ({graph.n_unique_kernels} distinct), {len(graph.extern_calls)} extern calls"
     took = f"{graph.n_fused} operations fused away, {sum(graph.seconds.values()):.2f} s"
     cold = f"warm start is {graph.warm}" if graph.warm.startswith("off") else ""
-    return "\n".join(filter(None, (f"{calls}, {took}", graph.note, cold)))
+    prices = next((stage.prices for stage in reversed(graph.stages) if stage.prices), ())
+    total = sum(plan.after_us for plan in prices)
+    predicted = f"kernels are predicted to take {total:.1f} us by {prices[0].cost}" if total else ""
+    return "\n".join(filter(None, (f"{calls}, {took}", predicted, graph.note, cold)))

@@ -102,6 +102,7 @@ class _Fusion:
 
     program: str
     plan: FusionPlan
+    predicted: tuple[float, float, str]
     decisions: tuple[_Decision, ...]
 
 
@@ -211,7 +212,9 @@ def _fusions(graph: GraphSummary) -> Iterator[_Fusion]:
     prices = next((s.prices for s in reversed(graph.stages) if s.prices), ())
     for number, plan in enumerate(graph.plans):
         known = prices[number] if number < len(prices) else None
-        yield _Fusion(_program_name(number), plan, tuple(_decisions(plan, known)))
+        by_plan = (plan.before.predicted_us, plan.after.predicted_us, plan.cost)
+        predicted = by_plan if known is None else (known.before_us, known.after_us, known.cost)
+        yield _Fusion(_program_name(number), plan, predicted, tuple(_decisions(plan, known)))
 
 
 def _decisions(plan: FusionPlan, prices: PlanPrices | None) -> Iterator[_Decision]:

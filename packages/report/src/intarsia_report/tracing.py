@@ -11,16 +11,15 @@ from pathlib import Path
 from time import time
 
 from intarsia_dispatch import EventKind, FrameEvent
-from intarsia_fuser import CostModel
 from intarsia_ir.where import warn_user
 from intarsia_report.explanation import GraphSummary, Span
 from intarsia_report.structured import Log, spans_of
-from intarsia_report.watching import Watching
+from intarsia_report.watching import Cost, Watching
 
 __all__ = ["Traced", "traced_in"]
 
 
-def traced_in(folder: str, cost: CostModel | None = None) -> Watching | None:
+def traced_in(folder: str, cost: Cost | None = None) -> Watching | None:
     """Return what writes structured logs of what a function compiles into a folder; None for no folder.
 
     Args:
@@ -40,7 +39,7 @@ class Traced(Watching):
         cost: As for `Watching`.
     """
 
-    def __init__(self, file: _File, cost: CostModel | None = None) -> None:
+    def __init__(self, file: _File, cost: Cost | None = None) -> None:
         super().__init__(cost)
         self._file = file
 

@@ -10,6 +10,7 @@ from intarsia_dispatch import FrameEvent
 from intarsia_fuser import CostModel, FusionPlan, PlanPrices, price
 from intarsia_ir import codes
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
+from intarsia_ir.records import Target
 from intarsia_ir.values import Partition
 from intarsia_loops.launches import LaunchPlan
 from intarsia_loops.level_text import LEVELS, print_value
@@ -18,9 +19,10 @@ from intarsia_report.explanation import Explanation, GraphSummary, KernelDetail,
 from intarsia_report.kernel_text import all_kernel_texts, kernel_texts
 from intarsia_scheduler import Held, held
 
-__all__ = ["GraphWatch", "Watching"]
+__all__ = ["Cost", "GraphWatch", "Watching"]
 
 R = TypeVar("R")
+Cost = CostModel | Callable[[Target], CostModel]
 _WITH_TEXT = tuple(row.level for row in LEVELS.values())
 
 
@@ -28,10 +30,10 @@ class Watching:
     """Collects what happens while calls are compiled.
 
     Args:
-        cost: The cost model that fusion was given; None is the roofline of the target.
+        cost: The cost model that predicts, or what makes one of a target; None is the roofline of the target.
     """
 
-    def __init__(self, cost: CostModel | None = None) -> None:
+    def __init__(self, cost: Cost | None = None) -> None:
         self.graphs: list[GraphSummary] = []
         self.frames: list[FrameEvent] = []
         self.spans: list[Span] = []
@@ -76,7 +78,7 @@ class GraphWatch:
         cost: As for `Watching`.
     """
 
-    def __init__(self, cost: CostModel | None = None) -> None:
+    def __init__(self, cost: Cost | None = None) -> None:
         self.stages: list[StageRecord] = []
         self.details: tuple[KernelDetail, ...] = ()
         self.memory: tuple[tuple[Held, ...], ...] = ()
@@ -114,11 +116,16 @@ class GraphWatch:
             if isinstance(graph, Loops) and isinstance(plan, FusionPlan)
         ]
         try:
-            return tuple(price(g.graph_module, plan, target=g.contract.target, cost=self._cost) for g, plan in pairs)
+            return tuple(self._priced(graph, plan) for graph, plan in pairs)
         except InvalidArgumentError as error:
             if error.code != codes.OTHER_PROGRAM:
                 raise
             return ()
+
+    def _priced(self, graph: Loops, plan: FusionPlan) -> PlanPrices:
+        target = graph.contract.target
+        cost = self._cost(target) if callable(self._cost) else self._cost
+        return price(graph.graph_module, plan, target=target, cost=cost)
 
 
 def _graphs(value: Any) -> tuple[Any, ...]:

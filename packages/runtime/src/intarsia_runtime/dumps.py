@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.launches import Launches
 from intarsia_loops.level_text import constants_of, print_value
 from intarsia_loops.levels import Emitted, Launched
 from intarsia_runtime.linked import Linked
 
-__all__ = ["Dumps"]
+__all__ = ["Dumps", "make_dump_folder"]
+
+
+def make_dump_folder(folder: str | os.PathLike[str] | None) -> None:
+    """Make the folder that an option names for dumps; None: none is asked for.
+
+    Raises:
+        InvalidArgumentError: `options.value`: it can't be made.
+    """
+    try:
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(f"option dump_dir can't be used: {error}", code="options.value") from error
 
 
 class Dumps:

@@ -2,7 +2,8 @@
 
 `schedule` asks a policy how each kind of kernel runs on a target, and keeps every choice with its reason and with what
 else could have been chosen. `arrange` carries a plan out and places what its launches keep in memory, for emitters,
-which print and decide nothing; `apply` does so in the tiles dialect, which says what it means.
+which print and decide nothing; `apply` does so in the tiles dialect, which says what it means. `Walked` predicts what a
+kernel takes from the launches that it would become: a cost model of fusion.
 
 Example:
     >>> from intarsia_ir.records import Target
@@ -22,6 +23,8 @@ Example:
     True
 """
 
+from intarsia_scheduler.costs.prices import WalkPrices, walks_of_json
+from intarsia_scheduler.costs.walked import Walked, kernel_counts
 from intarsia_scheduler.measured import Measured
 from intarsia_scheduler.memory import Lifetime, lifetimes, peak, place
 from intarsia_scheduler.plan import CHOICES, Choice, KernelPlan, Merge, SchedulePlan, SchedulePolicy, key_of
@@ -44,14 +47,18 @@ __all__ = [
     "SchedulePolicy",
     "Scheduled",
     "Simple",
+    "WalkPrices",
+    "Walked",
     "apply",
     "arrange",
     "forms_of",
     "held",
+    "kernel_counts",
     "key_of",
     "lifetimes",
     "peak",
     "place",
     "schedule",
     "scheduled",
+    "walks_of_json",
 ]

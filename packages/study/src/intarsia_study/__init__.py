@@ -17,10 +17,10 @@ Example:
 
 from intarsia_study.counterfactuals import Counterfactual, counterfactuals
 from intarsia_study.dataset import Record, spearman, study, write_parquet
+from intarsia_study.fitting import fitted_prices
 from intarsia_study.measure import KernelTime, Measured, PlanTime, measure
-from intarsia_study.prices import WalkPrices, fitted_prices, walks_of_json
 from intarsia_study.programs import StudyProgram, programs_of
-from intarsia_study.walks import Walked, walk_counts, walked_us
+from intarsia_study.walks import walk_counts, walked_us
 
 __version__ = "0.1.1"
 
@@ -31,8 +31,6 @@ __all__ = [
     "PlanTime",
     "Record",
     "StudyProgram",
-    "WalkPrices",
-    "Walked",
     "counterfactuals",
     "fitted_prices",
     "measure",
@@ -41,6 +39,5 @@ __all__ = [
     "study",
     "walk_counts",
     "walked_us",
-    "walks_of_json",
     "write_parquet",
 ]

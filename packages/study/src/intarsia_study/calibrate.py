@@ -1,6 +1,8 @@
 """Make the file of a calibrated cost model: measure kernels of random plans, and fit a price to each thing they do.
 
-    python -m intarsia_study.calibrate calibration.json [--plans 6] [--rounds 3] [--device cuda]
+    python -m intarsia_study.calibrate [calibration.json] [--plans 6] [--rounds 3] [--device cuda]
+
+Without a name the file is the one in the cache of the user where `compile` finds it for this target.
 
 The programs below cover what emitters do: chains, dear functions, folds along and across rows, softmax, norms,
 transposes, broadcasts, scans, small and large. Every kernel of every plan is a sample. Two models are fitted to them:
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +24,17 @@ from typing import Any
 
 import torch
 
+import intarsia
 import intarsia_runtime
 from intarsia_fuser import AtRandom, Calibrated, FusionGraph, NoFusion, features
 from intarsia_fuser.calibrated import COMPUTING, MOVING
 from intarsia_ir.records import Target
+from intarsia_scheduler import WalkPrices
+from intarsia_study.fitting import fitted_prices
 from intarsia_study.measure import measure
-from intarsia_study.prices import WalkPrices, fitted_prices
 from intarsia_study.programs import StudyProgram, programs_of
 from intarsia_study.walks import walk_counts
+from intarsia_tuner import calibration_path
 
 __all__ = ["PROGRAMS", "Calibration", "KernelSample", "calibrate", "fit", "samples"]
 
@@ -196,7 +202,7 @@ def calibrate(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the calibration of this machine."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file", type=Path, nargs="?", help="default: where compile finds it")
     parser.add_argument("--plans", type=int, default=6, help="random plans of each program")
     parser.add_argument("--rounds", type=int, default=3, help="how often each plan runs")
     parser.add_argument("--device", default="cpu", help='"cpu", or "cuda": the current GPU')
@@ -205,7 +211,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     target = intarsia_runtime.detect_target(device if device.type == "cuda" else None, threads=1)
     told: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
     made = calibrate(target=target, plans=options.plans, rounds=options.rounds, told=told)
-    options.file.write_text(made.to_json(), encoding="utf-8")
+    path = options.file or calibration_path(intarsia.default_cache_dir(), target)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.{os.getpid()}")  # no reader sees half of it
+    aside.write_text(made.to_json(), encoding="utf-8")
+    aside.replace(path)
+    told(f"written: {path}")
     return 0
 
 

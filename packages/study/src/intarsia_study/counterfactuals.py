@@ -15,8 +15,8 @@ from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Target
 from intarsia_loops.program import Program
 from intarsia_runtime import detect_target
+from intarsia_scheduler import Walked
 from intarsia_study.measure import Measured, measure
-from intarsia_study.walks import Walked
 
 __all__ = ["Counterfactual", "counterfactuals"]
 

@@ -12,9 +12,10 @@ import torch
 
 from intarsia_fuser import CostModel, FusionGraph, FusionPlan, FusionPolicy, features
 from intarsia_ir.errors import UnsupportedError
+from intarsia_scheduler import Walked
 from intarsia_study.measure import PlanTime, measure
 from intarsia_study.programs import StudyProgram
-from intarsia_study.walks import Walked, walk_counts
+from intarsia_study.walks import walk_counts
 
 __all__ = ["Record", "spearman", "study", "write_parquet"]
 

@@ -17,7 +17,7 @@ from intarsia_fuser import CostModel, FusionPlan, FusionPolicy
 from intarsia_ir.records import Target
 from intarsia_loops import from_fx, loops, to_fx
 from intarsia_loops.program import Program
-from intarsia_study.walks import Walked
+from intarsia_scheduler import Walked
 
 __all__ = ["StudyProgram", "programs_of"]
 

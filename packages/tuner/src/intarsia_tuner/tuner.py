@@ -30,7 +30,7 @@ from intarsia_tuner.table import Row, Table
 from intarsia_tuner.timing import Emit, Times, device_of, times_of
 from intarsia_tuner.tuned import Tuned, measured_for
 
-__all__ = ["Tuner", "missing", "table_path"]
+__all__ = ["Tuner", "missing", "table_path", "tuner_in"]
 
 # microseconds of a kernel on a CPU from which on it is searched
 LEAST_US = 5.0
@@ -101,6 +101,12 @@ class Tuner:
         return {
             key: replace(row, text=text if key == form.key else f"a launch of {form.key}") for key, row in rows.items()
         }
+
+
+@functools.cache
+def tuner_in(folder: str | Path, cache: Cache) -> Tuner:
+    """Return the one tuner of this process for the folder of a cache, so that no two of them measure each other."""
+    return Tuner(Path(folder) / "tuned", cache)
 
 
 def missing(

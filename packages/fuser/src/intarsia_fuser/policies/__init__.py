@@ -8,7 +8,7 @@ from intarsia_fuser.policies.greedy import Greedy
 from intarsia_fuser.policies.inductor_like import InductorLike
 from intarsia_fuser.policies.no_fusion import NoFusion
 from intarsia_fuser.policies.priority import Priority
-from intarsia_fuser.policies.protocol import FusionPolicy
+from intarsia_fuser.policies.protocol import FusionPolicy, weighs_times
 from intarsia_fuser.policies.replay import Replay
 from intarsia_fuser.policies.search import Search
 from intarsia_fuser.policies.steps import Step, steps
@@ -25,4 +25,5 @@ __all__ = [
     "Search",
     "Step",
     "steps",
+    "weighs_times",
 ]

@@ -34,6 +34,11 @@ class AtRandom:
         """Version of the decisions."""
         return "1"
 
+    @property
+    def weighs_times(self) -> bool:
+        """By draws."""
+        return False
+
     def decide(self, graph: FusionGraph) -> Iterator[Decision]:
         """Yield moves from the list of all that are legal then."""
         rng = random.Random(self.seed)

@@ -82,6 +82,11 @@ class Greedy:
         """Version of the decisions."""
         return "1"
 
+    @property
+    def weighs_times(self) -> bool:
+        """By rules; a time is asked for where a map may be repeated, and any model will do."""
+        return False
+
     def decide(self, graph: FusionGraph) -> Iterator[Decision | Declined]:
         """Yield inlines, then merges."""
         yield from self._inline(graph)

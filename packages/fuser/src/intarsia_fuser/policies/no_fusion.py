@@ -25,6 +25,11 @@ class NoFusion:
         """Version of the decisions."""
         return "1"
 
+    @property
+    def weighs_times(self) -> bool:
+        """Nothing is decided."""
+        return False
+
     def decide(self, graph: FusionGraph) -> Iterable[Decision | Declined]:
         """Decide nothing."""
         return ()

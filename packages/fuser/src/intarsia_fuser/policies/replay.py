@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from intarsia_fuser.decisions import Decision, Declined
 from intarsia_fuser.graph import FusionGraph
 from intarsia_fuser.policies.greedy import Greedy
-from intarsia_fuser.policies.protocol import FusionPolicy
+from intarsia_fuser.policies.protocol import FusionPolicy, weighs_times
 from intarsia_fuser.record import FusionPlan
 
 __all__ = ["Replay"]
@@ -35,6 +35,11 @@ class Replay:
     def version(self) -> str:
         """Version of the decisions."""
         return "1"
+
+    @property
+    def weighs_times(self) -> bool:
+        """Where no plan fits, as the other policy does."""
+        return weighs_times(self.otherwise)
 
     def decide(self, graph: FusionGraph) -> Iterable[Decision | Declined]:
         """Return what the plan that fits decides."""

@@ -11,16 +11,14 @@ Prices are of one machine: from its peaks, or fitted to measured kernels and kep
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from intarsia_ir.errors import InvalidArgumentError
 from intarsia_ir.records import Target
 
-__all__ = ["Counts", "Tally", "WalkPrices", "fitted_prices", "walks_of_json"]
+__all__ = ["SHARPNESS", "Counts", "Tally", "WalkPrices", "walks_of_json"]
 
 Counts = Mapping[str, float]
 
@@ -42,7 +40,7 @@ CPU = (
     ("addition", "function", "slow", "dear", "fold", "extremum"),
     ("quotient",),
     ("move", "again", "near", "middle", "far", "away"),
-    ("strided", "turned", "serial", "loop", "kernel"),
+    ("strided", "turned", "serial", "loop", "kernel", "wake"),
 )
 GPU = (("light", "heavy"), ("near", "far", "again", "apart"), ("tiles", "serial", "launch", "kernel"))
 SHARPNESS = 3.0
@@ -57,10 +55,6 @@ LOADED = 3.0  # a target's rate is what kernels reach with their loads; without 
 HEAVY_UNIT = 2.5
 CACHED = 2  # how much faster a GPU's last cache is than its memory, where nobody measured it
 CALL = 60.0  # nanoseconds for a kernel of one thread
-# errors count relative to the time of a kernel, or to this, in microseconds, which is about what a clock tells apart
-LEAST_US = 4.0
-# nanoseconds below which a thing has no price
-FREE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +85,7 @@ class WalkPrices:
             vector = machine.vector_bytes / 4 / (LOADED * machine.gflop_per_s)
             # vectors come from the first level as `move` says; what lies further away adds to that
             ns = {name: n * vector for name, n in CORE.items()}
-            ns |= {"far": cached / 8, "away": cached / 4, "kernel": CALL}
+            ns |= {"far": cached / 8, "away": cached / 4, "kernel": CALL, "wake": 1e3 * machine.launch_us}
         return cls(f"{target.device} {target.isa}, by its peaks", GPU if target.is_gpu else CPU, tuple(ns.items()))
 
     def kernel_us(self, counts: Counts) -> float:
@@ -115,7 +109,7 @@ def walks_of_json(text: str) -> WalkPrices:
     """Return the prices in a file that `python -m intarsia_study.calibrate` wrote.
 
     Raises:
-        InvalidArgumentError: `study.calibration`: there are none in it.
+        InvalidArgumentError: `scheduler.calibration`: there are none in it.
     """
     try:
         data = json.loads(text)["walks"]
@@ -126,55 +120,6 @@ def walks_of_json(text: str) -> WalkPrices:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidArgumentError(
             f"no prices of walks in this calibration: {error!r}",
-            code="study.calibration",
-            hints=("make it again: python -m intarsia_study.calibrate FILE",),
+            code="scheduler.calibration",
+            hints=("make it again: python -m intarsia_study.calibrate",),
         ) from error
-
-
-def fitted_prices(samples: Sequence[tuple[Counts, float]], machine: str, target: Target) -> WalkPrices:
-    """Return prices by which measured kernels take as long as they did: least squares of relative errors.
-
-    Args:
-        samples: What is counted of a kernel, and its microseconds.
-        machine: What was measured, for people.
-        target: What for.
-
-    Raises:
-        ValueError: There are no samples.
-    """
-    if not samples:
-        raise ValueError("no kernel was measured")
-    start = WalkPrices.of(target)
-    seen = [name for group in start.groups for name in group if any(counts.get(name) for counts, _ in samples)]
-    counted = torch.tensor([[counts.get(n, 0.0) for n in seen] for counts, _ in samples], dtype=torch.float64)
-    ns = torch.tensor([1e3 * us for _, us in samples], dtype=torch.float64)
-    weight = ns.clamp_min(1e3 * LEAST_US)
-    known = dict(start.ns)
-    # the logarithm keeps prices positive
-    logs = torch.tensor([known.get(n, 1.0) for n in seen], dtype=torch.float64).log().requires_grad_()
-    masks = [torch.tensor([n in group for n in seen], dtype=torch.float64) for group in start.groups]
-
-    def error() -> torch.Tensor:
-        parts = counted * logs.exp()
-        *overlapping, rest = [parts @ mask for mask in masks]
-        powers = sum(((t + 1e-3) ** SHARPNESS for t in overlapping), torch.zeros_like(ns))
-        return (((rest + powers ** (1 / SHARPNESS) - ns) / weight) ** 2).sum()
-
-    _descend(error, logs)
-    found = zip(seen, logs.exp().tolist(), strict=True)
-    return WalkPrices(machine, start.groups, tuple((n, float(f"{p:.5g}") if p > FREE else 0.0) for n, p in found))
-
-
-def _descend(error: Any, logs: torch.Tensor) -> None:
-    """Move logarithms of prices to where an error is least."""
-    with torch.enable_grad():
-        descent = torch.optim.LBFGS([logs], max_iter=400, line_search_fn="strong_wolfe")
-
-        def step() -> torch.Tensor:
-            descent.zero_grad()
-            found: torch.Tensor = error()
-            found.backward()  # type: ignore[no-untyped-call]
-            return found
-
-        descent.step(step)  # type: ignore[no-untyped-call]
-    logs.requires_grad_(False)

@@ -15,7 +15,6 @@ common is loaded and computed once for it, and what is the same along a side of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -28,28 +27,28 @@ from intarsia_loops.launches import LaunchPlan, Walk
 from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Nest, Val
 from intarsia_loops.rewrites import operands, postorder
+from intarsia_loops.sizes import Sizes
 from intarsia_loops.vectors.axes import lane_step
 from intarsia_loops.vectors.work import HEAVY
-from intarsia_study.prices import Tally
+from intarsia_scheduler.costs.prices import Tally
 
 __all__ = ["grid_counts"]
 
-TYPICAL = 1024  # extent taken for one that is known at run time only
 WARPS = 32  # of a processor at work at once
 SECTOR = 8  # points on a side of a tile from which on what lies along it fills sectors
 
 
-def grid_counts(launch: LaunchPlan, machine: Machine) -> Tally:
-    """Return what is counted of a launch on a GPU."""
+def grid_counts(launch: LaunchPlan, machine: Machine, sizes: Sizes) -> Tally:
+    """Return what is counted of a launch on a GPU; `sizes`: numbers for symbolic ones."""
     walk = launch.walk
     assert walk is None or isinstance(walk, Walk), "a grid's launches are walked in tiles"
-    programs, tiles = _programs(launch, walk)
+    programs, tiles = _programs(launch, walk, sizes)
     busy = min(1.0, programs / machine.processors)
     warps = walk.blocks.warps if walk else 4
     waves = max(1.0, programs * warps / (machine.processors * WARPS))
     found = Tally({"launch": 1.0, "tiles": waves * tiles})
-    points = _work(launch, walk)
-    moved = _moved(launch, walk, machine)
+    points = _work(launch, walk, sizes)
+    moved = _moved(launch, walk, machine, sizes)
     found.add({name: n * len(launch.sets) / busy for name, n in (points | moved).items()})
     if any(NEST_KINDS[s.kind].scan for s in launch.kernel.steps) and walk:
         found["serial"] += waves * tiles * walk.blocks.inner
@@ -58,16 +57,16 @@ def grid_counts(launch: LaunchPlan, machine: Machine) -> Tally:
     return found
 
 
-def _programs(launch: LaunchPlan, walk: Walk | None) -> tuple[float, float]:
+def _programs(launch: LaunchPlan, walk: Walk | None, sizes: Sizes) -> tuple[float, float]:
     """Return how many programs there are, and how many tiles one of them walks."""
     if walk is None:
-        return math.prod(map(_extent, launch.kernel.rows)) / 128, 1.0
-    programs = float(len(launch.sets) * -(-_points(walk.rows) // walk.blocks.rows))
+        return sizes.product(launch.kernel.rows) / 128, 1.0
+    programs = float(len(launch.sets) * -(-sizes.product(walk.rows) // walk.blocks.rows))
     if walk.kind == "points":
-        return programs * -(-_points(walk.inner) // walk.blocks.inner), 1.0
-    inner = [_points(loop.inner) for loop in walk.loops if loop.inner]
+        return programs * -(-sizes.product(walk.inner) // walk.blocks.inner), 1.0
+    inner = [sizes.product(loop.inner) for loop in walk.loops if loop.inner]
     if walk.kind == "scan":
-        inner = [launch.chunk or _points(launch.kernel.steps[-1].red)]
+        inner = [launch.chunk or sizes.product(launch.kernel.steps[-1].red)]
     return programs, float(sum(-(-n // walk.blocks.inner) for n in inner)) or 1.0
 
 
@@ -96,19 +95,19 @@ def _steps(launch: LaunchPlan, walk: Walk | None) -> Iterator[_Step]:
             yield _Step(tile, around, squares.step, (exact(squares.value),))
 
 
-def _work(launch: LaunchPlan, walk: Walk | None) -> Tally:
+def _work(launch: LaunchPlan, walk: Walk | None, sizes: Sizes) -> Tally:
     """Operations: what several steps of one tile compute, once; what is the same along a side of it, once a tile."""
     found, times = Tally(), Tally()
     work: dict[str, float] = {}
     axes: dict[Val, frozenset[Atom]] = {}
     for step in _steps(launch, walk):
-        found["light"] += _points(step.around) * (step.nest.kind != "map")
+        found["light"] += sizes.product(step.around) * (step.nest.kind != "map")
         for v in (v for body in step.bodies for v in postorder(body)):
             axes[v] = _depends_on(v, axes)
             if v.op not in ("load", "const"):
                 key = f"{step.tile} {id(v)}"
                 work[key] = HEAVY.get(v.op, 1)
-                times[key] = max(times[key], _times(step.around, axes[v], walk))
+                times[key] = max(times[key], _times(step.around, axes[v], walk, sizes))
     for key, weight in work.items():
         found["light" if weight == 1 else "heavy"] += weight * times[key]
     return found
@@ -120,16 +119,16 @@ def _depends_on(v: Val, known: Mapping[Val, frozenset[Atom]]) -> frozenset[Atom]
     return own.union(*(known[a] for a in operands(v)))
 
 
-def _times(around: Sequence[Atom], axes: frozenset[Atom], walk: Walk | None) -> float:
+def _times(around: Sequence[Atom], axes: frozenset[Atom], walk: Walk | None, sizes: Sizes) -> float:
     """Points at which a value is computed that depends on these axes: along rows, and along what they walk."""
     if walk is None or walk.kind not in ("rows", "points"):
-        return _points(around)
+        return sizes.product(around)
     rows, inner = walk.rows, [a for a in around if a not in walk.rows]
-    along_rows = _points(rows) if axes & {*rows} else -(-_points(rows) // walk.blocks.rows)
-    return float(along_rows * (_points(inner) if axes & {*inner} else 1))
+    along_rows = sizes.product(rows) if axes & {*rows} else -(-sizes.product(rows) // walk.blocks.rows)
+    return float(along_rows * (sizes.product(inner) if axes & {*inner} else 1))
 
 
-def _moved(launch: LaunchPlan, walk: Walk | None, machine: Machine) -> Tally:
+def _moved(launch: LaunchPlan, walk: Walk | None, machine: Machine, sizes: Sizes) -> Tally:
     """Bytes of each buffer once, those that are walked again, and elements that lie apart."""
     whole: dict[str, float] = {}
     walked = Tally()
@@ -143,8 +142,10 @@ def _moved(launch: LaunchPlan, walk: Walk | None, machine: Machine) -> Tally:
             loaded.add((tile, buffer, index))
             layout = launch.layouts[buffer]
             place = _place(index, layout)
-            points = _points([a for a in around if a in place.axes()]) if place is not None else _points(around)
-            size, n = itemsize(layout.dtype), _points_of(layout)
+            points = (
+                sizes.product([a for a in around if a in place.axes()]) if place is not None else sizes.product(around)
+            )
+            size, n = itemsize(layout.dtype), sizes.elements(layout.shape)
             touched = min(points, n) * size
             whole[buffer] = max(whole.get(buffer, 0.0), touched)
             walked[buffer] = (
@@ -193,20 +194,3 @@ def _place(index: Sequence[IndexExpr | Val], layout: Buffer) -> IndexExpr | None
     """The element that is touched; None where data say which."""
     known = [e for e in index if isinstance(e, IndexExpr)]
     return address(known, layout.strides) if len(known) == len(index) else None
-
-
-def _points_of(layout: Buffer) -> int:
-    return math.prod(_size(n) for n in layout.shape)
-
-
-def _points(axes: Iterable[Atom]) -> int:
-    return math.prod(map(_extent, axes))
-
-
-def _extent(axis: Atom) -> int:
-    return _size(axis.extent)
-
-
-def _size(extent: IndexExpr) -> int:
-    known = extent.const()
-    return TYPICAL if known is None else known

@@ -7,14 +7,15 @@ move, again                                vectors loaded and stored: each eleme
 strided, turned                            elements of vectors whose lanes lie apart, and those transposed in registers
 serial                                     points of scans
 loop, kernel                               how often a nest of loops starts, and a kernel
+wake                                       loops for which threads are woken
 near, middle, far, away                    bytes of a kernel's buffers, by how many there are: the level that holds them
 
-A value that is the same all along the innermost loop is computed once for it, where the walk hoists such values.
+A value that is the same all along the innermost loop is computed once for it, where the walk hoists such values. What
+threads share is counted once for all of them: what each does; bytes are shared as the widest loop is.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,33 +24,37 @@ from intarsia_loops.index import ONE, ZERO, Atom, IndexExpr
 from intarsia_loops.launches import LaunchPlan
 from intarsia_loops.program import Val
 from intarsia_loops.rewrites import operands, postorder
+from intarsia_loops.sizes import Sizes
 from intarsia_loops.vectors.axes import lane_step
 from intarsia_loops.vectors.steps import Step, accesses
-from intarsia_loops.vectors.walks import Maps, Part, Points, Rows, VectorWalk
+from intarsia_loops.vectors.walks import Maps, Part, Points, Rows, Share, VectorWalk
 from intarsia_loops.vectors.work import HEAVY
-from intarsia_study.prices import Tally
+from intarsia_scheduler.costs.prices import Tally
 
 __all__ = ["vector_counts"]
 
-TYPICAL = 64  # extent taken for one that is known at run time only
 QUOTIENTS = frozenset({"div", "sqrt", "rsqrt"})
 FUNCTIONS = frozenset({"exp", "exp2", "log", "log2"})
 LONG = 30  # weight from which on an operation is a long one
 LEVELS = ((1 << 18, "near"), (1 << 20, "middle"), (1 << 22, "far"))
 
 
-def vector_counts(launch: LaunchPlan, walk: VectorWalk) -> Tally:
-    """Return what is counted of a launch on a CPU."""
+def vector_counts(launch: LaunchPlan, walk: VectorWalk, sizes: Sizes) -> Tally:
+    """Return what is counted of a launch on a CPU; `sizes`: numbers for symbolic ones."""
     found = Tally({"kernel": 1.0})
     reads, writes = walk.touched()
+    widest, shared = 1, set[Share]()
     for part in walk.parts:
         kept = writes | (part.stored if isinstance(part, Rows) else frozenset())
-        for nest in _nests(part):
-            found.add(_counted(nest, kept))
-    n_bytes = sum(
-        math.prod(map(_extent, launch.layouts[b].shape)) * itemsize(launch.layouts[b].dtype) for b in reads | writes
-    )
-    found[next((level for most, level in LEVELS if n_bytes <= most), "away")] += n_bytes
+        for nest in _nests(part, sizes):
+            found.add({name: n / nest.threads for name, n in _counted(nest, kept).items()})
+            widest = max(widest, nest.threads)
+            shared |= {nest.share} if nest.share is not None else set()
+    layouts = [launch.layouts[b] for b in reads | writes]
+    n_bytes = sum(sizes.elements(layout.shape) * itemsize(layout.dtype) for layout in layouts)
+    found[next((level for most, level in LEVELS if n_bytes <= most), "away")] += n_bytes / widest
+    if shared:
+        found["wake"] += len(shared)
     return found
 
 
@@ -60,18 +65,29 @@ class _Nest:
     loops: Sequence[Atom]
     steps: Sequence[Step]
     lane: Atom | None
-    points: int
+    sizes: Sizes
     lanes: int
+    share: Share | None
     is_scan: bool = False
     is_turned: bool = False
     hoists: bool = True
+
+    @property
+    def points(self) -> int:
+        """Points of all loops."""
+        return self.sizes.product(self.loops)
+
+    @property
+    def threads(self) -> int:
+        """Threads that are at work."""
+        return 1 if self.share is None else max(1, min(self.share.threads, self.sizes(self.share.points)))
 
     @property
     def vectors(self) -> float:
         """Vectors of all points; ends that aren't full are as dear."""
         if self.lane is None:
             return self.points
-        n = _extent(self.lane.extent)
+        n = self.sizes(self.lane.extent)
         return self.points // max(n, 1) * -(-n // self.lanes)
 
     @property
@@ -79,32 +95,32 @@ class _Nest:
         """How often the innermost loop starts."""
         if not self.loops:
             return self.vectors
-        n = _extent(self.loops[-1].extent)
+        n = self.sizes(self.loops[-1].extent)
         return self.vectors / max(1, -(-n // self.lanes) if self.loops[-1] is self.lane else n)
 
 
-def _nests(part: Part) -> Iterator[_Nest]:
+def _nests(part: Part, sizes: Sizes) -> Iterator[_Nest]:
     hoists = part.manner.hoist
     if isinstance(part, Maps):
-        n, is_turned = _points(part.loops), part.tiling is not None
-        yield _Nest(part.loops, part.steps, part.loops[-1], n, part.lanes, is_turned=is_turned, hoists=hoists)
+        is_turned = part.tiling is not None
+        lane: Atom | None = part.loops[-1]
+        yield _Nest(part.loops, part.steps, lane, sizes, part.lanes, part.share, is_turned=is_turned, hoists=hoists)
     elif isinstance(part, Points):
         lane = part.lane if part.neighbours else None
-        yield _Nest(part.loops, (part.step,), lane, _points(part.loops), part.lanes, hoists=hoists)
+        yield _Nest(part.loops, (part.step,), lane, sizes, part.lanes, part.share, hoists=hoists)
     else:
-        yield from _row_nests(part)
+        yield from _row_nests(part, sizes)
 
 
-def _row_nests(part: Rows) -> Iterator[_Nest]:
+def _row_nests(part: Rows, sizes: Sizes) -> Iterator[_Nest]:
     for inner in part.inner:
         loops = (*part.rows, *inner.outer, *inner.loops)
         if part.block is not None:
             lane: Atom | None = part.rows[part.block.position]
         else:
             lane = inner.outer[-1] if inner.kind == "across" else inner.loops[-1] if inner.loops else None
-        yield _Nest(
-            loops, inner.steps, lane, _points(loops), part.lanes, inner.kind == "scan", hoists=part.manner.hoist
-        )
+        share, is_scan = part.share or inner.share, inner.kind == "scan"
+        yield _Nest(loops, inner.steps, lane, sizes, part.lanes, share, is_scan, hoists=part.manner.hoist)
 
 
 def _counted(nest: _Nest, kept: Collection[str]) -> Tally:
@@ -137,7 +153,7 @@ def _moved(nest: _Nest, address: IndexExpr, is_gathered: bool, *, stores: bool =
         return {"move": nest.vectors if stores else _times(nest, axes)}
     if walk is not ONE:
         return {"turned" if nest.is_turned else "strided": nest.vectors * nest.lanes}
-    is_stream = all(a in axes or _extent(a.extent) == 1 for a in nest.loops)
+    is_stream = all(a in axes or nest.sizes(a.extent) == 1 for a in nest.loops)
     return {"move" if stores or is_stream else "again": nest.vectors}
 
 
@@ -170,12 +186,3 @@ def _kind(op: str) -> str:
         return "function"
     weight = HEAVY.get(op, 1)
     return "addition" if weight == 1 else "dear" if weight >= LONG else "slow"
-
-
-def _points(axes: Sequence[Atom]) -> int:
-    return math.prod(_extent(a.extent) for a in axes)
-
-
-def _extent(extent: IndexExpr) -> int:
-    known = extent.const()
-    return TYPICAL if known is None else known
