@@ -146,6 +146,31 @@ def doubled(x: torch.Tensor) -> torch.Tensor:
 doubled.register_autograd(lambda ctx, grad: doubled(grad.contiguous()))
 
 
+@triton.autotune([triton.Config({"BLOCK": 16})], key=["n"])
+@triton.jit
+def tuned_scale_kernel(x_ptr, out_ptr, n, by, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    put(out_ptr, at, scaled(tl.load(x_ptr + at, mask=at < n), by), at < n)
+
+
+@triton_op("extend_kernels::doubled_tuned", mutates_args={})
+def doubled_tuned(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(tuned_scale_kernel)[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel(), 2.0)
+    return out
+
+
+@triton.jit
+def increase_kernel(x_ptr, n, by, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    put(x_ptr, at, tl.load(x_ptr + at, mask=at < n) + by, at < n)
+
+
+@triton_op("extend_kernels::increase", mutates_args={"x"})
+def increase(x: torch.Tensor) -> None:
+    wrap_triton(increase_kernel)[(triton.cdiv(x.numel(), 32),)](x, x.numel(), 0.5, 32)
+
+
 @torch.library.custom_op("extend_kernels::added", mutates_args={"x"})
 def added(x: torch.Tensor, y: torch.Tensor) -> None:
     add_kernel[(triton.cdiv(x.numel(), 32),)](x, y, x, x.numel(), BLOCK=32)

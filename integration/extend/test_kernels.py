@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import intarsia
-from intarsia_ir.errors import UnsupportedError
 
 pytest.importorskip("triton")
 pytestmark = [pytest.mark.usefixtures("fresh"), pytest.mark.skipif(sys.platform != "linux", reason="Triton's")]
@@ -111,20 +110,35 @@ def test_in_a_module_that_is_trained(kernels):
     assert intarsia.stats().graphs == 1
 
 
-def test_an_operator_of_an_interpreted_kernel_runs_in_eager_by_name(kernels):
-    """The fake implementation of a `triton_op` is its body, and the interpreter wants data: the rest is compiled.
+@pytest.mark.parametrize("name", ["doubled", "doubled_tuned", "increase"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_operator_of_interpreted_kernels_is_one_node(kernels, name, dynamic):
+    """The fake implementation of a `triton_op` is its body, and the interpreter wants data."""
+    operator = getattr(kernels, name)
 
-    What it computes is written down, forward and back.
-    """
+    def f(x):
+        y = x.sin()
+        z = operator(y)
+        return (y if z is None else z) + 1
+
+    fast = intarsia.compile(f, fullgraph=True, dynamic=dynamic, options=RAISE)
+    for n in (40, 70):
+        (x,) = inputs([(n,)])
+        want = x.sin() + 1.5 if name == "increase" else 2 * x.sin() + 1
+        torch.testing.assert_close((fast(x), f(x)), (want, want))
+    stats = intarsia.stats()
+    assert (stats.frames_eager, stats.fallbacks, stats.graphs) == (0, 0, 1 if dynamic else 2)
+    assert stats.extern_calls >= stats.graphs
+
+
+def test_an_operator_of_an_interpreted_kernel_is_trained_by_its_formula(kernels):
     (x,) = inputs([(40,)])
     loss = lambda x: kernels.doubled(x.sin()).square().sum()
-    with pytest.raises(UnsupportedError, match=r"fake implementation of extend_kernels\.doubled"):
-        intarsia.compile(loss, fullgraph=True, options=RAISE)(x)
     want = gradient(lambda x: (2 * x.sin()).square().sum(), x)
-    torch.testing.assert_close(gradient(loss, x), want)
-    fast = intarsia.compile(loss)
+    fast = intarsia.compile(loss, fullgraph=True, options=RAISE)
     for _ in range(2):
-        torch.testing.assert_close(gradient(fast, x), want)
+        torch.testing.assert_close((gradient(fast, x), gradient(loss, x)), (want, want))
+    assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
 
 
 def test_triton_itself_is_not_compiled(kernels):

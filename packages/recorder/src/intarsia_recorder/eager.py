@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._higher_order_ops.utils import registered_hop_fake_fns
+from torch._library.custom_ops import OPDEFS
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from intarsia_ir.device_guard import keep_device_guard
@@ -23,6 +24,7 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_recorder.corrections import Correction, correction_of
 from intarsia_recorder.element_types import refusal_check, stored_check
 from intarsia_recorder.indices import dimension_check, index_check
+from intarsia_recorder.launches import launch_nothing_on_fakes
 from intarsia_recorder.operand_numbers import number_check
 from intarsia_recorder.operand_shapes import shape_check
 from intarsia_recorder.operand_types import mismatch_check
@@ -144,10 +146,18 @@ _CHECKS = (
 )
 
 
+def _by_its_fake(mode: FakeTensorMode, by_torch: Callable[[], Any], args: Sequence[Any], kwargs: Any) -> Any:
+    """Run the fake implementation of an operator of a library, which may be its own body."""
+    launch_nothing_on_fakes()
+    return by_torch()
+
+
 def _rules_of(func: Any) -> _Rules:
     """Return what the tables say about an overload, in-place forms included."""
-    if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
+    if not isinstance(func, torch._ops.OpOverload):
         return _Rules()
+    if func.namespace != "aten":
+        return _Rules(predict=_by_its_fake) if func._schema.name in OPDEFS else _Rules()
     checks = [make(func) for make in _CHECKS]
     found = tuple(check for check in checks if check is not None)
     return _Rules(found, correction_of(func), prediction_of(func))
