@@ -104,7 +104,8 @@ class Known:
                 found = self.result(node.op, node.target, args, keywords)
                 if _is_alike(found, meta.value(node)):
                     self._values[node] = found
-            elif not _is_pure(node):
+                    continue
+            if not _is_pure(node) or _writes(node):
                 self._forget_memory_of(node.all_input_nodes)
 
     def _forget_memory_of(self, nodes: Sequence[torch.fx.Node]) -> None:
@@ -161,10 +162,25 @@ def _is_pure(node: torch.fx.Node) -> bool:
     return isinstance(target, _BUILTIN) or module in ("_operator", "torch") or module.startswith("torch.nn.functional")
 
 
+def _writes(node: torch.fx.Node) -> bool:
+    """Tell whether a node may write what it is given, by its name."""
+    name: str = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return "out" in node.kwargs or name.endswith("_") or name == "setitem" or name in _IN_PLACE
+
+
+_IN_PLACE = frozenset(
+    f"i{name}"
+    for name in (
+        *("add", "and", "floordiv", "lshift", "matmul", "mod", "mul"),
+        *("or", "pow", "rshift", "sub", "truediv", "xor"),
+    )
+)
+
+
 def _is_alike(found: Any, value: Any) -> bool:
     """Tell whether what was computed is what was recorded, in kind."""
     ours, theirs = list(tensors_in(found)), list(tensors_in(value))
     return len(ours) == len(theirs) and all(
-        (a.shape, a.dtype, a.stride(), a.layout) == (b.shape, b.dtype, b.stride(), b.layout)
+        (a.shape, a.dtype, a.stride(), a.layout, a.device) == (b.shape, b.dtype, b.stride(), b.layout, b.device)
         for a, b in zip(ours, theirs, strict=True)
     )

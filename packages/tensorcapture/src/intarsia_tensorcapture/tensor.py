@@ -279,7 +279,8 @@ class TensorValue(Value):
 
     def known(self) -> torch.Tensor | None:
         """Return what it holds now, on the CPU and not to be written, where the graph makes it of constants alone."""
-        return self.plugin.known.tensor(self.node) if self.recorded and self.writes_are_counted() else None
+        plain = self.recorded and self.cls is torch.Tensor
+        return self.plugin.known.tensor(self.node) if plain and self.writes_are_counted() else None
 
     def writes_are_counted(self) -> bool:
         """Tell whether the program has not read `data` of what shares memory with the tensor."""
@@ -380,7 +381,7 @@ def hash_key(tx: Tracer, x: TensorValue) -> Hashable:
 def truth(tx: Tracer, x: TensorValue) -> bool:
     """Branching on a tensor needs its data."""
     known = x.known()
-    if known is not None and known.numel() == 1 and x.type() is torch.Tensor:
+    if known is not None and known.numel() == 1:
         return bool(known)
     code = "tracer.operation_raised" if x._has_several() else "tracer.tensor_branch"
     raise Break(code, f"the truth of {x.describe()} is asked for")
