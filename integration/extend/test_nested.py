@@ -207,3 +207,21 @@ def test_nested_tensors_of_the_other_layout_are_left_to_eager():
     torch.testing.assert_close(intarsia.compile(f)(a, b), f(a, b))
     with pytest.raises(UnsupportedError, match=r"nested|as_nested_tensor"):
         intarsia.compile(f, fullgraph=True, options=RAISE)(a, b)
+
+
+@pytest.mark.parametrize("function", [lambda x: x.sum(1), lambda x: x.sum(-1), lambda x: x[..., 1]])
+def test_a_gradient_that_eager_lacks_is_missed_where_eager_misses_it(function):
+    results = [function(rows(2, 4)), intarsia.compile(function, options=RAISE)(rows(2, 4))]
+    torch.testing.assert_close(*map(plain, results))
+    assert intarsia.stats().frames_compiled == 1 and not intarsia.stats().fallbacks
+    texts = []
+    for result in results:
+        with pytest.raises((RuntimeError, ValueError)) as raised:
+            plain(result).sum().backward()
+        texts.append(str(raised.value))
+    assert texts[0] == texts[1]
+
+
+def test_a_gradient_that_gives_plain_tensors_the_ragged_size_is_refused():
+    with pytest.raises(UnsupportedError, match="differs from row to row"):
+        intarsia.compile(lambda x: x.mean(1), options=RAISE)(rows(2, 4))

@@ -243,6 +243,15 @@ def test_messages_that_eager_refuses_together_break(refused):
     assert broken.code == "tracer.collective" and "batch_isend_irecv is called with" in broken.reason
 
 
+def test_a_message_whose_operation_was_changed_breaks():
+    operation = dist.P2POp(dist.isend, X, group=dist.group.WORLD, group_peer=0)
+    operation.op = print
+    executor = Executor()
+    with pytest.raises(TypeError):  # eager's own
+        executor.call(lambda x: (x * 2, dist.batch_isend_irecv([operation])), X)
+    assert "as its op" in executor.captures[0].breaks[0].reason
+
+
 def test_sending_to_oneself_breaks():
     def fn(x):
         y = x * 2

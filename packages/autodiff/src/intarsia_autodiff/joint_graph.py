@@ -141,6 +141,15 @@ _BY_STRIDES = frozenset(
 _FREED = "Trying to backward through the graph a second time"
 
 
+def _is_of_nested_tensors(error: BaseException) -> bool:
+    """Tell whether torch's own code for nested tensors raised an error, as it does in eager."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
+    return module.startswith("torch.nested._internal.")
+
+
 class _WrittenError(RuntimeError):
     """A tensor that autograd keeps was written."""
 
@@ -386,7 +395,8 @@ class _Backward:
             self.raises[-1] = str(error)
             return dict.fromkeys(self.edges)
         except (RuntimeError, ValueError, TypeError) as error:
-            if str(error).startswith(_FREED):  # the program went back itself, and kept nothing
+            # the program went back itself, and kept nothing; or nested tensors have no such gradient in eager either
+            if str(error).startswith(_FREED) or _is_of_nested_tensors(error):
                 self.raises[-1] = str(error)
                 return dict.fromkeys(self.edges)
             raise UnsupportedError(

@@ -76,7 +76,10 @@ def _begun(plugin: Recording, tx: Tracer, item: Value) -> Value:
         do.get_attribute(tx, item, name) for name in ("op", "tensor", "group", "tag", "group_peer")
     )
     function = op.identity()
-    name = next(name for name in ("isend", "irecv") if getattr(torch.distributed, name) is function)
+    names = [name for name in ("isend", "irecv") if getattr(torch.distributed, name) is function]
+    if not names:  # it was set after the P2POp was made, which lets no other through
+        raise Break("tracer.collective", f"a P2POp has {op.describe()} as its op")
+    name = names[0]
     given = {"tensor": tensor, "group": group, "tag": tag, f"group_{_TWINS[name][1]}": place}
     call = ExchangeCall(plugin, tx, name, given, waits=False)
     device = getattr(getattr(tensor, "fake", None), "device", None)

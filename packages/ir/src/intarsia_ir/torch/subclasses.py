@@ -43,6 +43,11 @@ _NAMES = itertools.count(1 << 40)  # of lengths of fake tensors, which eager's o
 class _Ragged(NestedIntNode):
     """The size that differs from row to row, multiplied with sizes that are known, though they once were symbols."""
 
+    @property
+    def expr(self) -> Any:
+        """Refuse, as eager does, to be the size that an operation on plain tensors is given."""
+        raise RuntimeError("an operation on plain tensors is given a size that differs from row to row")
+
     def mul(self, other: Any) -> NestedIntNode:
         """Return the product with a number."""
         value = other.maybe_as_int()
