@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import intarsia
+from intarsia_fuser import Priority
 from intarsia_report import joined, page
 from intarsia_testkit.pages import read_page
 from intarsia_testkit.traces import check_trace
@@ -123,10 +124,22 @@ def test_kernels_lead_to_the_users_lines():
     assert "y = torch.relu(x @ w)" in read_page(text).text
 
 
+def total_of(graph):
+    return sum(detail.predicted_us for detail in graph.details)
+
+
 def test_predicted_times_are_those_of_the_plan():
-    for graph in of_training().graphs:
-        total = sum(detail.predicted_us for detail in graph.details)
-        assert total == pytest.approx(sum(plan.after.predicted_us for plan in graph.plans), abs=0.01)
+    """A policy that weighs times has weighed these; where rules decide, they are predicted apart from the plan."""
+    weighed = intarsia.explain(
+        lambda x: torch.softmax(x * 2, -1).sum(0), policy=Priority(), options={"on_error": "raise"}
+    )(torch.ones(8, 16))
+    for graph in (*weighed.graphs, *of_training().graphs):
+        total = total_of(graph)
+        prices = [plan for stage in graph.stages for plan in stage.prices]
+        assert total == pytest.approx(sum(plan.after_us for plan in prices), abs=0.01) and total > 0
+        assert {plan.cost.partition("(")[0] for plan in prices} == {"walks"}
+    (graph,) = weighed.graphs
+    assert total_of(graph) == pytest.approx(sum(plan.after.predicted_us for plan in graph.plans), abs=0.01)
 
 
 def test_the_times_of_stages_lie_within_the_call(tmp_path):
