@@ -226,7 +226,7 @@ def test_text_is_short_and_readable() -> None:
         "def guard(a0):\n"
         "    try:\n"
         "        if not (type(a0) is int and a0 == 3): return False\n"
-        "        if not (k0() is True): return False\n"
+        "        if not (c0() is True): return False\n"
         "    except Exception:\n"
         "        return False\n"
         "    return True\n"

@@ -32,6 +32,7 @@ from intarsia_ir import (
     AttributeSource,
     DictItemSource,
     GlobalSource,
+    GradModeGuard,
     GuardRecord,
     InvalidArgumentError,
     ItemSource,
@@ -408,6 +409,15 @@ def test_relations_in_floats_are_checked_in_python() -> None:
     facts = SizeFacts(symbols={"s2": "y"}, facts=(SizeFact("math.sqrt(s2) == 3.0"), SizeFact("s2 / 2 > 4")))
     check = both([], facts)
     assert check(0, 9) and not check(0, 16)
+
+
+def test_lengths_numbers_and_items_from_the_end_are_read() -> None:
+    symbols = {"k0": "len(x)", "k1": "y", "s0": "x[-1].size(0)"}
+    facts = SizeFacts(symbols=symbols, facts=(SizeFact("k0 <= k1"), SizeFact("s0 == k0")))
+    check = both([GradModeGuard(True), TypeGuard(X, list)], facts)  # the first has a constant of its own in text
+    assert check([0, torch.zeros(2)], 2) and check([0, 1, torch.zeros(3)], 9)
+    assert not check([0, torch.zeros(3)], 2) and not check([0, torch.zeros(2)], 1)
+    assert not check([], 2) and not check((0, torch.zeros(2)), 2)
 
 
 # ---- errors and lifetime ---------------------------------------------------------------------------------------

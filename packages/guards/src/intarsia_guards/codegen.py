@@ -115,7 +115,7 @@ class TextWriter:
         for name, constant in self.constants.items():
             if constant is value:
                 return name
-        name = f"k{len(self.constants)}"
+        name = f"c{len(self.constants)}"  # no symbol of a size begins so
         self.constants[name] = value
         return name
 
