@@ -340,6 +340,24 @@ def test_what_raises_raises_although_nobody_reads_its_result(name):
     as_eager(lambda x: (UNUSED[name](x), x + 1)[1], torch.zeros(3, 3))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_embedding_beside_its_norm_refuses_what_eager_refuses(dtype):
+    """It is in the norm's kernel, which looks inside the table whatever the tokens say; a check before it raises."""
+    table, weight = torch.randn(5, 16, dtype=dtype), torch.randn(16, dtype=dtype)
+    fast = intarsia.compile(looked_up, options=RAISE, fullgraph=True)
+    for tokens in (torch.tensor([[0, 4], [2, 2]]), torch.tensor([[1, 0], [1, 4]], dtype=torch.int32)):
+        torch.testing.assert_close(fast(tokens, table, weight), looked_up(tokens, table, weight))
+    stats = intarsia.stats()
+    assert (stats.frames_compiled, stats.kernels_generated) == (2, 4) and stats.fallbacks == 0
+    for outside in (5, -1):  # eager says what is wrong
+        with pytest.raises(IndexError, match="index out of range in self"):
+            fast(torch.tensor([[0, outside], [2, 2]]), table, weight)
+
+
+def looked_up(tokens, table, weight):
+    return F.layer_norm(F.embedding(tokens, table, padding_idx=1), (16,), weight)
+
+
 @pytest.mark.parametrize("chosen", [lambda a: torch.where(a > 0, 255, a), lambda a: torch.where(a > 0, a, -300)])
 def test_a_number_that_a_choice_has_no_room_for(chosen):
     """Fake tensors take it; eager doesn't, and its error is what a call ends in."""

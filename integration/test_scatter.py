@@ -75,7 +75,7 @@ def test_an_embedding_is_trained_as_in_eager():
         torch.testing.assert_close(b.grad, a.grad, msg=lambda m, name=name: f"{name}: {m}")
     assert ours.words.weight.grad[3].eq(0).all()
     assert watch.scatters == ["scatter_sum"] * 3  # the sums of groups, and the gradients of both tables
-    assert set(watch.calls) == {"embedding", "_assert_async"}
+    assert set(watch.calls) == {"_assert_async"}
     stats = intarsia.stats()
     assert (stats.graphs, stats.fallbacks, stats.frames_eager, stats.recompiles) == (1, 0, 0, 0)
     assert stats.kernels_generated > 0

@@ -256,3 +256,12 @@ def test_values_are_hoisted_and_gathered_where_tiles_say_so() -> None:
     assert "vexp(" not in inner_loop("") and "strided<f32x8>" in inner_loop("")
     assert "vexp(" in inner_loop(" unhoisted") and "strided<f32x8>" in inner_loop(" unhoisted")
     assert "vexp(" not in inner_loop(" ungathered") and "strided<" not in inner_loop(" ungathered")
+
+
+def test_the_row_that_a_token_chooses_is_a_number_and_not_a_vector() -> None:
+    i, j = axis("i0", 19), axis("i1", 64)
+    token = val("min", load("tokens", (lift(i),), "i64"), const(10, "i64"), dtype="i64")
+    body = load("table", (token, lift(j)), "f32")
+    buffers = {"tokens": contiguous((lift(19),), "i64"), "table": matrix(11, 64), "out": matrix(19, 64)}
+    text = kernel_text(Kernel((i,), (Nest("out", (i, j), (), "map", body, "f32"),)), buffers)
+    assert "i64x1 " in text and "i64x16" not in text and "ld<f32x16>" in text

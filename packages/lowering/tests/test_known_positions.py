@@ -106,3 +106,35 @@ def test_data_dependent_positions_are_checked_gathers(call: str, index: torch.Te
     outside = torch.full_like(index, 7)
     with pytest.raises(RuntimeError, match="index out of range"):
         intarsia_loops.loops.interpret(lowered, X, outside)
+
+
+@pytest.mark.parametrize(
+    ("body", "calls"),
+    [
+        ("%2: f32[3, 5] = aten.mul.Tensor(%1, 2)", ["_assert_async"]),
+        ("%2: f32[3, 1, 5] = aten.unsqueeze.default(%1, 1)", ["embedding"]),  # a copy of rows, nothing else
+        ("%2: f32[3, 4] = aten.mm.default(%1, %w)", ["embedding", "mm"]),
+    ],
+)
+def test_an_embedding_is_a_nest_where_nests_read_it(body: str, calls: list[str]) -> None:
+    assert called("%1: f32[3, 5] = aten.embedding.default(%x, %j)", body) == calls
+
+
+def test_an_embedding_of_computed_indices_is_a_call() -> None:
+    """A kernel that looks rows up would compute them again for each."""
+    lines = (
+        "%0: i64[3] = aten.remainder.Scalar(%j, 2)",
+        "%1: f32[3, 5] = aten.embedding.default(%x, %0)",
+        "%2: f32[3, 5] = aten.mul.Tensor(%1, 2)",
+    )
+    assert called(*lines) == ["embedding"]
+
+
+def called(*lines: str) -> list[str]:
+    """The operators that are called, by name."""
+    body = "\n".join(f"  {line}" for line in lines)
+    aten = parse_ir(
+        f"// dialect: aten 1\ngraph(%x: f32[4, 5], %j: i64[3], %w: f32[5, 4]) {{\n{body}\n  return (%2,)\n}}\n"
+    )
+    items = intarsia_loops.from_fx(intarsia_lowering.lower(aten)).items
+    return [str(i.target).split(".")[1] for i in items if isinstance(i, Extern)]

@@ -5,7 +5,7 @@ import torch
 
 import intarsia
 import intarsia_cpp
-from intarsia import InvalidArgumentError
+from intarsia import InvalidArgumentError, _stages
 from intarsia.levels import Captured, Linked
 from intarsia_rewrites import Pattern
 
@@ -94,3 +94,10 @@ def test_patterns_are_a_stage_of_their_own():
     twice = Pattern(lambda x: aten.add.Tensor(x, x), lambda x: aten.mul.Tensor(x, 2), name="twice")
     stages = names(intarsia.default_pipeline(patterns=[twice]))
     assert stages[stages.index("eliminate_dead_code") + 1] == "replace_patterns"
+
+
+def test_plans_are_kept_under_the_sources_of_every_package_that_stages_use():
+    """Else a newer one of them would be answered with what an older one made."""
+    imported = {n.partition(".")[0] for n in vars(_stages) if n.startswith("intarsia_")}
+    assert imported - set(_stages.COMPILERS) == set()
+    assert "intarsia_lowering" in imported

@@ -35,6 +35,7 @@ class Scope:
     Attributes:
         lines: The statements so far.
         known: Buffer -> register, for values that loops around or steps before have made.
+        lanes: Elements of the vectors that its values are.
     """
 
     def __init__(
@@ -54,16 +55,49 @@ class Scope:
         self.barrier = barrier
         self.lines: list[str] = []
         self.known: dict[str, Rep] = {}
+        self.lanes = context.lanes
+        self._single: Scope | None = None
         self._values: dict[Val, Rep] = {}
         self._homes: dict[Val, Scope] = {}
 
     def value(self, body: Val) -> Rep:
         """Return the register that holds `body` at the current point, writing statements as needed."""
-        for v in postorder(body):
+        for v in self._ordered(body):
             home = self._home(v)
             if v not in home._values:
-                home._values[v] = home._write(v, [self._find(a) for a in operands(v)])
+                home._values[v] = home._write(v, [self._find(a) for a in self._operands(v)])
         return self._find(body)
+
+    def _ordered(self, body: Val) -> list[Val]:
+        """The values that become vectors here, operands first: all but what only says where a whole vector is read."""
+        values = list(postorder(body))
+        if not any(v.op == "gather" and self._is_one_place(v) for v in values):
+            return values
+        wanted = {body}
+        for v in reversed(values):
+            if v in wanted:
+                wanted.update(self._operands(v))
+        return [v for v in values if v in wanted]
+
+    def _operands(self, v: Val) -> tuple[Val, ...]:
+        return () if v.op == "gather" and self._is_one_place(v) else operands(v)
+
+    def _is_one_place(self, gather: Val) -> bool:
+        """Whether a data-dependent read has one position for all lanes, which memory holds: a number, not a vector."""
+        moving = gather.args[1][0]
+        if self.lane is not None and self.lane in self.context.axes_of(moving):
+            return False
+        return all(self._register(u.args[0]) is None for u in moving.loads)
+
+    def _alone(self) -> Scope:
+        """This place, for numbers that are the same in all lanes: vectors of one element."""
+        if self._single is None:
+            above = None if self.parent is None else self.parent._alone()
+            single = Scope(self.context, above, self.own_axes, barrier=self.barrier)
+            single.lane, single.tail, single.lanes = None, None, 1
+            single.lines, single._single = self.lines, single
+            self._single = single
+        return self._single
 
     def give(self, load: Val, rep: Rep) -> None:
         """Make a load that belongs here known, as what a register holds."""
@@ -80,7 +114,7 @@ class Scope:
     def store(self, buffer: str, address: IndexExpr, rep: Rep) -> None:
         """Write a value to element number `address` of a buffer (a local array counts as one)."""
         pointer = self.context.pointer(buffer)
-        lanes = self.context.lanes
+        lanes = self.lanes
         if rep.dtype == "b8":
             rep = self.name(Rep(f"(u8x{lanes})({widened(rep, 8, lanes).text} & 1)", "u8", f"u8x{lanes}"))
         walk = self._walk(address)
@@ -118,7 +152,7 @@ class Scope:
     # ---- statements ----
 
     def _write(self, v: Val, args: list[Rep]) -> Rep:
-        lanes = self.context.lanes
+        lanes = self.lanes
         if v.op == "const":
             return constant(v.args[0], v.dtype, lanes)
         if v.op == "load":
@@ -133,7 +167,7 @@ class Scope:
 
     def _fitted(self, v: Val, args: list[Rep]) -> list[Rep]:
         """Operands with masks brought to the width that the op needs."""
-        lanes = self.context.lanes
+        lanes = self.lanes
         if v.op == "where":
             bits = 8 * WIDTH[v.dtype] if v.dtype != "b8" else max(mask_bits(a) for a in args)
             wide = args if v.dtype == "b8" else args[:1]
@@ -150,17 +184,18 @@ class Scope:
     def _gather(self, v: Val, args: list[Rep]) -> Rep:
         """A data-dependent read; where only the part of the address that isn't data moves with the lanes, a load."""
         moving, fixed = v.args[1]
-        pointer, position = self.context.pointer(v.args[0]), self.name(args[0]).text
-        if self.lane is None or self.lane not in self.context.axes_of(moving):
+        pointer = self.context.pointer(v.args[0])
+        position = self.name(args[0] if args else self._alone().value(moving)).text
+        if not args or self.lane is None or self.lane not in self.context.axes_of(moving):
             return self.read(v, f"{pointer} + {position}[0]", fixed)
         element = f"{pointer}[{position}[l] + {self.lane_address(fixed)}]"
-        return self._from_memory(self._by_lane(vector(v.dtype, self.context.lanes), element), v.dtype)
+        return self._from_memory(self._by_lane(vector(v.dtype, self.lanes), element), v.dtype)
 
     def read(self, v: Val, pointer: str, address: IndexExpr) -> Rep:
         """Return the elements from `pointer + address` on, as far apart as the lanes move it."""
-        context, ctype = self.context, vector(v.dtype, self.context.lanes)
+        context, ctype = self.context, vector(v.dtype, self.lanes)
         where = f"{pointer} + {context.c(address)}"
-        found = reading(address, self.lane, context.lanes, gather=context.manner.gather)
+        found = reading(address, self.lane, self.lanes, gather=context.manner.gather)
         match found.kind:
             case "one":
                 text = f"bc<{ctype}>(*({where}))"
@@ -168,7 +203,7 @@ class Scope:
                 whole = self.tail is None or context.is_padded(v.args[0], address, self.lane)
                 text = f"ld<{ctype}>({where})" if whole else f"ldt<{ctype}>({where}, {self.tail})"
             case "apart":
-                text = f"strided<{ctype}>({where}, {context.c(found.step)}, {self.tail or context.lanes})"
+                text = f"strided<{ctype}>({where}, {context.c(found.step)}, {self.tail or self.lanes})"
             case _:
                 at_once = None if found.remainder is None else self._at_once(ctype, where, found.remainder)
                 text = self._by_lane(ctype, f"({pointer})[{self.lane_address(address)}]", at_once)
@@ -178,17 +213,17 @@ class Scope:
         """A load of neighbours, and when it may stand for one of each lane: unless a remainder wraps in between."""
         first, size = self.context.c(lift(remainder)), self.context.c(remainder.b)
         load = f"ld<{ctype}>({where})" if self.tail is None else f"ldt<{ctype}>({where}, {self.tail})"
-        return f"{first} + {self.tail or self.context.lanes} <= {size}", load
+        return f"{first} + {self.tail or self.lanes} <= {size}", load
 
     def _from_memory(self, text: str, dtype: str) -> Rep:
-        lanes = self.context.lanes
+        lanes = self.lanes
         if dtype == "b8":
             return self.name(Rep(f"({text} != 0)", "b8", f"i8x{lanes}"))
         return self.name(Rep(text, dtype, vector(dtype, lanes)))
 
     def _index(self, v: Val) -> Rep:
         (expr,) = v.args
-        ctype = vector(v.dtype, self.context.lanes)
+        ctype = vector(v.dtype, self.lanes)
         walk, wide = self._walk(expr), is_saturated(expr, v.dtype)
         if walk is ZERO:
             return self.name(Rep(f"bc<{ctype}>({self._saturated(self.context.c(expr), wide)})", v.dtype, ctype))
@@ -216,17 +251,17 @@ class Scope:
 
     def _walk(self, expr: IndexExpr) -> IndexExpr | None:
         """What one lane adds to `expr`; None when that isn't the same for every lane."""
-        return ZERO if self.lane is None else lane_step(expr, self.lane, self.context.lanes)
+        return ZERO if self.lane is None else lane_step(expr, self.lane, self.lanes)
 
     def lane_address(self, expr: IndexExpr) -> str:
         """Return an index expression at lane `l`, as C text."""
         assert self.lane is not None
-        lane = axis("l", self.context.lanes)
+        lane = axis("l", self.lanes)
         return self.context.c(expr.subst({self.lane: lift(self.lane) + lift(lane)}))
 
     def each_lane(self, statement: str) -> None:
         """Add a statement for each lane `l` in use, in order."""
-        self.lines.append(f"for (int l = 0; l < {self.tail or self.context.lanes}; l++) {statement}")
+        self.lines.append(f"for (int l = 0; l < {self.tail or self.lanes}; l++) {statement}")
 
     def _by_lane(self, ctype: str, text: str, at_once: tuple[str, str] | None = None) -> str:
         """The name of a vector filled lane by lane, or at once where a condition holds; lanes past the tail are 0."""

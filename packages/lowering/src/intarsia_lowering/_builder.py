@@ -63,6 +63,7 @@ class Builder:
         self._origins: tuple[Origin, ...] = ()
         self._named = False
         self._device: str | None = None
+        self.meets_nests = True
 
     def begin(
         self,
@@ -71,6 +72,7 @@ class Builder:
         origins: tuple[Origin, ...],
         used: frozenset[int] | None = None,
         device: str | None = None,
+        meets_nests: bool = True,
     ) -> None:
         """Start lowering the node of this name, which produces `value` (fake tensors).
 
@@ -80,8 +82,9 @@ class Builder:
             origins: Its user lines.
             used: Positions of its results that are used; None: all.
             device: Where its results are in the program; None: where they are in the graph.
+            meets_nests: Whether its results, or views of them, are read by what may be a nest too.
         """
-        self._device = device
+        self._device, self.meets_nests = device, meets_nests
         self._name, self._value, self._origins, self._used, self._named = name, value, origins, used, False
 
     def or_nothing(self, lowering: Callable[[], Any]) -> Any:
@@ -183,6 +186,10 @@ class Builder:
         if expr is None:
             return None
         return wrapped(expr, size) if may_wrap else expr if less(expr, size) else None
+
+    def is_mapped(self, tensor: Tensor) -> bool:
+        """Tell whether a map of this program makes its elements: what reads them may compute them again."""
+        return tensor.buffer in self._maps
 
     def _grid(self, prefix: str, shape: tuple[IndexExpr, ...]) -> tuple[tuple[Atom, ...], Point]:
         """The axes over a shape, named by position, and the same as a point."""

@@ -246,7 +246,8 @@ class _Walk:
             return
         if isinstance(value, torch.Tensor):
             self.values[node.name] = value
-        self.builder.begin(node.name, value, meta.origins(node), _used_results(node), self.devices.of(node))
+        used, device, meets = _used_results(node), self.devices.of(node), self._meets_nests(node)
+        self.builder.begin(node.name, value, meta.origins(node), used, device, meets)
         args = [self._argument(a) for a in node.args]
         kwargs = {k: self._argument(v) for k, v in node.kwargs.items()}
         row = self._row(node.target, value)
@@ -280,6 +281,14 @@ class _Walk:
         by_us = self.rng == "philox" or (self.rng is None and self._is_on_gpu(first))
         drawn = random.TABLE.rows.get(target) if by_us else None
         return drawn or _LOWERINGS.get(target)
+
+    def _meets_nests(self, node: fx.Node) -> bool:
+        """Whether a reader of the node, or of a view of it, has a lowering of its own."""
+        for user in node.users:
+            row = self._row(user.target, meta.value(user)) if user.op == "call_function" else None
+            if row is not None and (self._meets_nests(user) if row.any_dtype else True):
+                return True
+        return False
 
     def _is_on_gpu(self, value: Any) -> bool:
         return self.target.is_gpu and isinstance(value, torch.Tensor) and value.device.type == self.target.device

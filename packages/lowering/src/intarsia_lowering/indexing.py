@@ -290,15 +290,23 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    # a lookup by data stays a library call on the CPU, where copying whole rows gains nothing from fusion
+    # A call copies whole rows as fast as a kernel does and checks them on the way: by itself it stays one on the CPU.
+    # So it does where the indices are computed, which fused kernels would do for every row again.
     on_cpu = torch.device(b.spec().device).type == "cpu"
-    if on_cpu and b.known(indices, b.point_of(b.spec().shape)[:-1], weight.shape[0], may_wrap=False) is None:
+    gains = not on_cpu or (b.meets_nests and not b.is_mapped(indices))
+    if not gains and not _is_known(b, weight, indices):
         return DECLINED
 
     def position(p: Point) -> Position:
         return entry(b, indices, p[:-1], weight.shape[0], may_wrap=False), p[-1]
 
     return _loaded(b, weight, position, {0: indices}, may_wrap=False)
+
+
+def _is_known(b: Builder, weight: Tensor, indices: Tensor) -> bool:
+    """Whether the rows that an embedding looks up are an index expression."""
+    place = b.point_of(b.spec().shape)[:-1]
+    return b.known(indices, place, weight.shape[0], may_wrap=False) is not None
 
 
 # ---- triangles ----------------------------------------------------------------------------------------------

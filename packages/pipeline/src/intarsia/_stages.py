@@ -52,7 +52,7 @@ __all__ = ["TABLES", "cache_in", "default_cache_dir", "default_pipeline", "inter
 EMITTERS: Mapping[str, Any] = MappingProxyType({"cpu": intarsia_cpp.emit_unit, "cuda": intarsia_triton.emit_unit})
 
 # the packages whose code decides what becomes of a captured graph
-_NAMES = "ir shapes recorder functionalizer rewrites autodiff loops fuser scheduler cpp triton runtime"
+_NAMES = "ir shapes recorder functionalizer rewrites autodiff loops lowering fuser scheduler tuner cpp triton runtime"
 COMPILERS = ("intarsia", *(f"intarsia_{name}" for name in _NAMES.split()))
 
 

@@ -115,9 +115,27 @@ class Step:
 
 
 def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
-    """Return the vector width in elements: as many of the widest type computed with as fit a register."""
-    types = {v.dtype for s in kernel.steps for v in postorder(s.body)}
+    """Return the vector width in elements: as many of the widest type computed with as fit a register.
+
+    A position of a read that is one number for a whole vector, as the row of a table that a token chooses, isn't
+    computed in lanes, and its 64 bits don't count.
+    """
+    depth, types = len(kernel.rows), set[str]()
+    for s in kernel.steps:
+        inside = frozenset(s.axes[depth:] + s.red) or frozenset(kernel.rows[-1:])
+        alone = _positions_without(inside, s.body)
+        types |= {v.dtype for v in postorder(s.body) if v not in alone}
     return max(1, vector_bytes // max(4, *map(itemsize, types)))
+
+
+def _positions_without(axes: frozenset[Atom], body: Val) -> frozenset[Val]:
+    """The values from which positions of data-dependent reads are made that depend on none of these axes."""
+    found: set[Val] = set()
+    for v in postorder(body):
+        for entry in v.args[1] if v.op == "gather" else ():
+            if isinstance(entry, Val) and not axes & _axes_below(entry):
+                found.update(postorder(entry))
+    return frozenset(found)
 
 
 def flat_steps(kernel: Kernel, buffers: Mapping[str, Buffer], arrays: Mapping[str, Array]) -> tuple[Step, ...]:
