@@ -15,7 +15,7 @@ from intarsia_loops.ops import NEST_KINDS
 from intarsia_loops.program import Buffer, Kernel, Nest, Val, index_value, load, val
 from intarsia_loops.rewrites import at, postorder, rebuild
 
-__all__ = ["Array", "Block", "Step", "accesses", "flat_steps", "lanes_of", "local_arrays"]
+__all__ = ["Array", "Block", "Step", "accesses", "flat_steps", "lanes_of", "local_arrays", "row_positions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +117,27 @@ class Step:
 def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
     """Return the vector width in elements: as many of the widest type computed with as fit a register.
 
-    A position of a read that is one number for a whole vector, as the row of a table that a token chooses, isn't
-    computed in lanes, and its 64 bits don't count.
+    Where rows have loops inside, what `row_positions` are doesn't count: a token's 64 bits leave all lanes for values.
     """
     depth, types = len(kernel.rows), set[str]()
+    flat = all(s.kind == "map" and len(s.axes) == depth for s in kernel.steps)
     for s in kernel.steps:
-        inside = frozenset(s.axes[depth:] + s.red) or frozenset(kernel.rows[-1:])
-        alone = _positions_without(inside, s.body)
+        alone = frozenset[Val]() if flat else row_positions(s.axes[depth:] + s.red, s.body)
         types |= {v.dtype for v in postorder(s.body) if v not in alone}
     return max(1, vector_bytes // max(4, *map(itemsize, types)))
 
 
-def _positions_without(axes: frozenset[Atom], body: Val) -> frozenset[Val]:
-    """The values from which positions of data-dependent reads are made that depend on none of these axes."""
+def row_positions(inside: tuple[Atom, ...], body: Val) -> frozenset[Val]:
+    """Return the values that data-dependent reads get their places from and that no loop inside a row changes.
+
+    Args:
+        inside: The loops inside a row.
+        body: What is computed at a point.
+    """
     found: set[Val] = set()
     for v in postorder(body):
         for entry in v.args[1] if v.op == "gather" else ():
-            if isinstance(entry, Val) and not axes & _axes_below(entry):
+            if isinstance(entry, Val) and _axes_below(entry).isdisjoint(inside):
                 found.update(postorder(entry))
     return frozenset(found)
 

@@ -1,7 +1,8 @@
 """The rules of walks of vectors and threads.
 
 T13: a walk is all that its launch does; it writes what its steps write to memory, and no loop of it has a name twice.
-T14: vectors have at least a lane, and no more than a register of the target holds of the widest type computed with.
+T14: vectors have at least a lane, and no more than a register of the target holds of the widest type computed with,
+    places of reads that loops inside rows don't change apart.
 T15: threads that share loops are no more than the target has; pieces and parts are none or some, and lanes are along
     a loop; whatever is shared by threads is shared once, and of a scatter a loop with which places move; lanes whose
     places are neighbours move them by one.
@@ -21,10 +22,10 @@ from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Target
 from intarsia_loops.index import ONE, Atom
 from intarsia_loops.ops import FLOATS, NEST_KINDS
-from intarsia_loops.program import Buffer
+from intarsia_loops.program import Buffer, Val
 from intarsia_loops.rewrites import postorder
 from intarsia_loops.tiles.walks.points import is_float_sum
-from intarsia_loops.vectors.steps import Block, Step
+from intarsia_loops.vectors.steps import Block, Step, row_positions
 from intarsia_loops.vectors.walks import Inner, Maps, Part, Points, Rows, Share, Tiling, VectorWalk
 
 __all__ = ["check_walk"]
@@ -72,7 +73,10 @@ def _part(part: Part, target: Target, add: Add) -> None:
 
 
 def _lanes(part: Part, target: Target, add: Add) -> None:
-    types = {v.dtype for s in _steps(part) for v in postorder(s.body)}
+    types = set[str]()
+    for s in _steps(part):
+        alone = frozenset[Val]() if isinstance(part, Maps) else row_positions(s.inner + s.red, s.body)
+        types |= {v.dtype for v in postorder(s.body) if v not in alone}
     widest = max(4, *map(itemsize, types)) if types else 4
     most = max(1, target.machine.vector_bytes // widest)
     if not 1 <= part.lanes <= most:
