@@ -16,27 +16,26 @@ if TYPE_CHECKING:
 
     from intarsia_pyeval.tracer import Tracer
     from intarsia_pyeval.values.base import Value
-    from intarsia_tensorcapture.tensor import TensorValue
 
 __all__ = ["patched_attribute", "patched_operator"]
 
 
-def patched_attribute(tx: Tracer, x: TensorValue, name: str) -> Value | None:
+def patched_attribute(tx: Tracer, x: Value, name: str) -> Value | None:
     """Bind a method, or read a property, that the program gave the class; None: it gave none. Relies on the answer."""
     raw = _patch(tx, x, name)
-    return None if raw is None else lookup.bound_to_instance(tx, x, x.cls, name, raw)
+    return None if raw is None else lookup.bound_to_instance(tx, x, x.type(), name, raw)
 
 
-def patched_operator(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value]) -> Value | None:
+def patched_operator(tx: Tracer, x: Value, name: str, args: Sequence[Value]) -> Value | None:
     """Call a special method that the program gave the class; None: it gave none. Relies on the answer."""
     raw = _patch(tx, x, name)
-    return None if raw is None else do.call(tx, lookup.bound_to_instance(tx, x, x.cls, name, raw), args, {})
+    return None if raw is None else do.call(tx, lookup.bound_to_instance(tx, x, x.type(), name, raw), args, {})
 
 
-def _patch(tx: Tracer, x: TensorValue, name: str) -> Any:
+def _patch(tx: Tracer, x: Value, name: str) -> Any:
     """Return what the class defines, where that is written in Python and not torch's."""
-    found = tx.classes.find(x.cls, name)
-    if x.cls not in (torch.Tensor, torch.nn.Parameter):
+    found = tx.classes.find(x.type(), name)
+    if x.type() not in (torch.Tensor, torch.nn.Parameter):
         return None  # what a subclass has of its own is asked for elsewhere
     raw = None if found is None else found[0]
     function = raw.fget if isinstance(raw, property) else getattr(raw, "__func__", raw)
