@@ -7,17 +7,26 @@ from intarsia_ir.aten import parse_ir
 from intarsia_ir.records import Fresh, InputSpec, Joint, Signature, Tangent
 from intarsia_ir.values import Recorded
 
-TEXT = """// dialect: aten 1
+TEXT = """// dialect: aten 2
 graph(%x: f32[8] on 'cuda:0' grad, %t: f32[8]) {
-  %0: f32[8] on 'cuda:0' = aten.sin.default(%x)  # model.py:1 in forward
-  %1: f32[8] = aten._to_copy.default(%0, device=device('cpu'))  # model.py:2 in forward
-  %2: f32[8] = aten.exp.default(%1)  # model.py:3 in forward
-  %3: i64[8] = aten.arange.default(8, device=device('cpu'), pin_memory=False)  # model.py:4 in forward
-  %4: f32[8] = aten.mul.Tensor(%2, %3)  # model.py:5 in forward
-  %5: f32[8] = aten.mul.Tensor(%t, %4)  # model.py:5 in forward
-  %6: f32[8] on 'cuda:0' = aten._to_copy.default(%5, device=device('cuda:0'))  # model.py:2 in forward
+  # model.py:1 in forward
+  %0: f32[8] on 'cuda:0' = aten.sin.default(%x)  #1
+  # model.py:2 in forward
+  %1: f32[8] = aten._to_copy.default(%0, device=device('cpu'))  #2
+  # model.py:3 in forward
+  %2: f32[8] = aten.exp.default(%1)  #3
+  # model.py:4 in forward
+  %3: i64[8] = aten.arange.default(8, device=device('cpu'), pin_memory=False)  #4
+  # model.py:5 in forward
+  %4: f32[8] = aten.mul.Tensor(%2, %3)  #5
+  %5: f32[8] = aten.mul.Tensor(%t, %4)  #5
+  # model.py:2 in forward
+  %6: f32[8] on 'cuda:0' = aten._to_copy.default(%5, device=device('cuda:0'))  #2
   return (%4, %6)
 }
+origins
+  1 model.py
+    forward: 1, 2, 3, 4, 5
 """
 
 

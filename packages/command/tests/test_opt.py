@@ -46,8 +46,8 @@ def test_text_goes_through_a_pipe(intarsia, dumps):
 
 def test_what_happens_between_is_shown(inside, dumps):
     done = inside("opt", dumps["partition"], *options("lower", "fuse"), "--time-passes", "--print-after", "lower")
-    assert done.code == 0 and done.out.startswith("// level: Kernels 1")
-    assert "lower: " in done.err and " ms\n" in done.err and "// after lower\n// level: Loops 1" in done.err
+    assert done.code == 0 and done.out.startswith("// level: Kernels 2")
+    assert "lower: " in done.err and " ms\n" in done.err and "// after lower\n// level: Loops 2" in done.err
     assert "// after fuse" not in done.err
     done = inside("opt", dumps["partition"], *options("lower", "fuse"), "--print-after", "all")
     assert "// after lower" in done.err and "// after fuse" in done.err
@@ -86,7 +86,7 @@ def test_a_broken_rule_is_found(inside, dumps, tmp_path):
         (("TEXT", "--constants", "script.py"), "", "'script.py' has no tensors"),
         (
             (),
-            "// level: Half 1\n// dialect: aten 1\ngraph(%x: f32[2]) {\n  return (%y,)\n}\n",
+            "// level: Half 2\n// dialect: aten 2\ngraph(%x: f32[2]) {\n  return (%y,)\n}\n",
             "line 4 of the IR text: %y",
         ),
     ],
@@ -98,24 +98,30 @@ def test_what_is_wrong_is_named(inside, dumps, arguments, stdin, said):
     assert said in done.err
 
 
-GRAPH = """// dialect: aten 1
+GRAPH = """// dialect: aten 2
 graph(%x: f32[2, 3]) {
-  %0: f32[2, 3] = aten.mul.Tensor(%x, 1)  # model.py:1 in f
-  %1: f32[2, 3] = aten.sin.default(%0)  # model.py:2 in f
-  %2: f32[2] = aten.sum.dim_IntList(%1, [1])  # model.py:3 in f
+  # model.py:1 in f
+  %0: f32[2, 3] = aten.mul.Tensor(%x, 1)  #1
+  # model.py:2 in f
+  %1: f32[2, 3] = aten.sin.default(%0)  #2
+  # model.py:3 in f
+  %2: f32[2] = aten.sum.dim_IntList(%1, [1])  #3
   return (%2,)
 }
+origins
+  1 model.py
+    f: 1, 2, 3
 """
 
 
 def test_a_graph_alone_is_read(inside):
     folded = inside("opt", "-p", "fold_constants", "--verify-each", stdin=GRAPH)
-    assert folded.code == 0 and folded.out.startswith("// level: Functional 1\n") and "aten.mul" not in folded.out
+    assert folded.code == 0 and folded.out.startswith("// level: Functional 2\n") and "aten.mul" not in folded.out
     fused = inside("opt", *options("lower", "fuse", "schedule", "emit"), "--verify-each", stdin=GRAPH)
     assert fused.code == 0 and "\n// source\n" in fused.out, fused.err
     lowered = inside("opt", "-p", "lower", stdin=GRAPH).out
     loops = lowered[lowered.index("// dialect: loops") :]
     again = inside("opt", "-p", "fuse", stdin=loops)
     assert again.code == 0 and again.out.count("kernel[") == 1
-    done = inside("opt", stdin="// dialect: torch 1\n")
+    done = inside("opt", stdin="// dialect: torch 2\n")
     assert done.code == 2 and "which begins with `// level: ...`" in done.err

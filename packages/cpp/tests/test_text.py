@@ -229,7 +229,7 @@ def test_instruction_sets_have_lanes_of_their_own():
     assert len(set(found.values())) == 3
 
 
-HOISTED = """// dialect: tiles 4
+HOISTED = """// dialect: tiles 5
 target cpu 'avx2' 'g++' threads 1
 graph(%x: f32[6, 40], %w: f32[6], %z: f32[120]) {
   buffer %y: f32[6, 40]

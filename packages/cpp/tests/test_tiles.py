@@ -97,7 +97,7 @@ def test_tiles_of_random_answers_mean_what_the_kernels_meant(seed: int) -> None:
         assert not first_difference(got, want), text
 
 
-EXACT = """// dialect: kernels 1
+EXACT = """// dialect: kernels 2
 graph(%x: f32[5, 1003], %w: f32[77, 21], %n: i64[77]) {
   kernel[i0: 5] {
     %a: f32[5] = sum[i0: 5; r0: 1003] load(%x, i0, r0)

@@ -17,19 +17,23 @@ from intarsia_runtime.target import cpu_features
 from intarsia_runtime.warm import Finished
 
 PROGRAM = """// partition 1
-// level: Buildable 1
+// level: Buildable 2
 device device('cpu')
 target Target(isa='scalar', compiler='g++', threads=1)
 name 'f'
 input('x')
 input('w', Role('parameter'))
 output Fresh(0)
-// dialect: kernels 1
+// dialect: kernels 2
 symbol s0 in [2, inf] from 'x.size(0)' hint 5
 graph(%x: f32[s0, 3], %w: f32[3]) {
-  %y: f32[s0, 3] = kernel(%w, %x)  # model.py:4 in f (add)
+  # model.py:4 in f
+  %y: f32[s0, 3] = kernel(%w, %x)  #4 add
   return (%y,)
 }
+origins
+  1 model.py
+    f: 4
 // source
 made KernelSource('', 'cpp', launches=(Launch('seg0', ('x', 'w', 'y'), ('s0',), (0, 1)),))
 text 6 lines

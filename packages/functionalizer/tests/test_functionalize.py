@@ -19,7 +19,7 @@ def graph(signature, body):
     text = "\n".join(
         f"  {line}  # model.py:{n} in f" if "=" in line else f"  {line}" for n, line in enumerate(lines, 1)
     )
-    return aten.parse_ir(f"// dialect: aten 1\ngraph({signature}) {{\n{text}\n}}\n")
+    return aten.parse_ir(f"// dialect: aten 2\ngraph({signature}) {{\n{text}\n}}\n")
 
 
 def body(gm):
@@ -325,7 +325,7 @@ def test_copies_of_empty_tensors_have_no_gaps_to_fill():
 
 
 def test_a_graph_without_values_is_refused():
-    gm = aten.parse_ir("// dialect: aten 1\ngraph(%x) { %0 = aten.neg.default(%x)  # m.py:1 in f\n return (%0,) }")
+    gm = aten.parse_ir("// dialect: aten 2\ngraph(%x) { %0 = aten.neg.default(%x)  # m.py:1 in f\n return (%0,) }")
     with pytest.raises(VerifyError, match="A6"):
         functionalize(gm)
     for node in gm.graph.nodes:
@@ -369,7 +369,7 @@ def test_a_copy_has_the_strides_of_dimensions_of_one_element(strides):
 
 
 def conditional(second):
-    text = f"""// dialect: aten 1
+    text = f"""// dialect: aten 2
 graph(%p: b8[], %x: f32[3]) {{
   %0: (f32[3],) = cond[
     graph(%x: f32[3]) {{

@@ -17,7 +17,7 @@ def program(*lines: str) -> Program:
     text = "".join(f"  {line}\n" for line in lines)
     return from_fx(
         parse_ir(
-            "// dialect: loops 1\ngraph(%x: f32[8, 64], %w: f32[64], %n: i64[8]) {\n" + text + "  return (%o,)\n}\n"
+            "// dialect: loops 2\ngraph(%x: f32[8, 64], %w: f32[64], %n: i64[8]) {\n" + text + "  return (%o,)\n}\n"
         )
     )
 

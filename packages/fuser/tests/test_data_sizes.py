@@ -10,7 +10,7 @@ from intarsia_loops import from_fx, kernels, loops
 from intarsia_loops.program import Extern
 from intarsia_loops.shown import needed_symbols
 
-TEXT = """// dialect: loops 1
+TEXT = """// dialect: loops 2
 symbol u0 in [0, 6]
 symbol u1 in [0, inf]
 graph(%x: f32[6], %n: i64[]) {

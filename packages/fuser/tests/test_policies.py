@@ -203,7 +203,7 @@ def test_a_policy_is_any_object_with_three_members():
 def test_machines_differ_in_what_is_cheaper_to_repeat():
     """A GPU computes more for each byte, and a launch costs it more, than a CPU."""
     program = loops.parse_ir(
-        """// dialect: loops 1
+        """// dialect: loops 2
 graph(%x: f32[1024], %w: f32[1024]) {
   %e: f32[1024] = map[i0: 1024] exp(mul(load(%x, i0), load(%w, i0)))
   %y: f32[16, 1024] = map[i0: 16, i1: 1024] add(load(%e, i1), index_f(i0))
@@ -217,7 +217,7 @@ graph(%x: f32[1024], %w: f32[1024]) {
 
 
 def test_accelerators_are_costed_by_their_own_numbers():
-    program = loops.parse_ir("""// dialect: loops 1
+    program = loops.parse_ir("""// dialect: loops 2
 graph(%x: f32[65536, 1024]) {
   %y: f32[65536, 1024] = map[i0: 65536, i1: 1024] neg(load(%x, i0, i1))
   return (%y,)

@@ -11,7 +11,7 @@ TWO = "on 'cuda:0'"
 
 def graph(inputs, *calls, result="%0"):
     lines = [f"  {call}  # model.py:1 in forward" for call in calls]
-    return parse_ir("\n".join(["// dialect: aten 1", f"graph({inputs}) {{", *lines, f"  return ({result},)", "}", ""]))
+    return parse_ir("\n".join(["// dialect: aten 2", f"graph({inputs}) {{", *lines, f"  return ({result},)", "}", ""]))
 
 
 def on_host(gm):

@@ -15,66 +15,90 @@ from intarsia_ir.dialects import dialect_of
 from intarsia_ir.errors import InvalidArgumentError, VerifyError
 from intarsia_ir.higher_order import HIGHER_ORDER, HigherOrderOp
 
-COND = """// dialect: aten 1
+COND = """// dialect: aten 2
 graph(%p: b8[], %q: b8[], %x: f32[3]) {
+  # a.py:5 in f
   %0: (f32[3],) = cond[
     graph(%q: b8[], %x: f32[3]) {
+      # a.py:3 in f
       %0: (f32[3],) = cond[
         graph(%x: f32[3]) {
-          %0: f32[3] = aten.sin.default(%x)  # a.py:1 in f
+          # a.py:1 in f
+          %0: f32[3] = aten.sin.default(%x)  #1
           return (%0,)
         }
         graph(%x: f32[3]) {
-          %0: f32[3] = aten.cos.default(%x)  # a.py:2 in f
+          # a.py:2 in f
+          %0: f32[3] = aten.cos.default(%x)  #2
           return (%0,)
         }
-      ](%q, %x)  # a.py:3 in f
-      %1: f32[3] = operator.getitem(%0, 0)  # a.py:3 in f
-      %2: f32[3] = aten.mul.Tensor(%1, 2)  # a.py:3 in f
+      ](%q, %x)  #3
+      # a.py:3 in f
+      %1: f32[3] = operator.getitem(%0, 0)  #3
+      %2: f32[3] = aten.mul.Tensor(%1, 2)  #3
       return (%2,)
     }
     graph(%q: b8[], %x: f32[3]) {
-      %0: f32[3] = aten.neg.default(%x)  # a.py:4 in f
+      # a.py:4 in f
+      %0: f32[3] = aten.neg.default(%x)  #4
       return (%0,)
     }
-  ](%p, %q, %x)  # a.py:5 in f
-  %1: f32[3] = operator.getitem(%0, 0)  # a.py:5 in f
+  ](%p, %q, %x)  #5
+  # a.py:5 in f
+  %1: f32[3] = operator.getitem(%0, 0)  #5
   return (%1,)
 }
+origins
+  1 a.py
+    f: 1, 2, 3, 4, 5
 """
-WHILE = """// dialect: aten 1
+WHILE = """// dialect: aten 2
 graph(%i: i64[], %x: f32[3], %w: f32[3]) {
+  # a.py:3 in f
   %0: (i64[], f32[3]) = while_loop[
     graph(%i: i64[], %x: f32[3], %w: f32[3]) {
-      %0: b8[] = aten.lt.Scalar(%i, 3)  # a.py:1 in f
+      # a.py:1 in f
+      %0: b8[] = aten.lt.Scalar(%i, 3)  #1
       return (%0,)
     }
     graph(%i: i64[], %x: f32[3], %w: f32[3]) {
-      %0: i64[] = aten.add.Tensor(%i, 1)  # a.py:2 in f
-      %1: f32[3] = aten.mul.Tensor(%x, %w)  # a.py:2 in f
+      # a.py:2 in f
+      %0: i64[] = aten.add.Tensor(%i, 1)  #2
+      %1: f32[3] = aten.mul.Tensor(%x, %w)  #2
       return (%0, %1)
     }
     carried=2
-  ](%i, %x, %w)  # a.py:3 in f
-  %1: f32[3] = operator.getitem(%0, 1)  # a.py:3 in f
+  ](%i, %x, %w)  #3
+  # a.py:3 in f
+  %1: f32[3] = operator.getitem(%0, 1)  #3
   return (%1,)
 }
+origins
+  1 a.py
+    f: 1, 2, 3
 """
-SCAN = """// dialect: aten 1
+SCAN = """// dialect: aten 2
 graph(%c: f32[3], %x: f32[4, 3], %w: f32[3]) {
+  # a.py:3 in f
   %0: (f32[3], f32[4]) = scan[
     graph(%c: f32[3], %x: f32[3], %w: f32[3]) {
-      %0: f32[3] = aten.mul.Tensor(%c, %w)  # a.py:1 in f
-      %1: f32[3] = aten.add.Tensor(%0, %x)  # a.py:1 in f
-      %2: f32[] = aten.sum.default(%1)  # a.py:2 in f
+      # a.py:1 in f
+      %0: f32[3] = aten.mul.Tensor(%c, %w)  #1
+      %1: f32[3] = aten.add.Tensor(%0, %x)  #1
+      # a.py:2 in f
+      %2: f32[] = aten.sum.default(%1)  #2
       return (%1, %2)
     }
     carried=1
     scanned=1
-  ](%c, %x, %w)  # a.py:3 in f
-  %1: f32[4] = operator.getitem(%0, 1)  # a.py:3 in f
+  ](%c, %x, %w)  #3
+  # a.py:3 in f
+  %1: f32[4] = operator.getitem(%0, 1)  #3
   return (%1,)
 }
+origins
+  1 a.py
+    f: 1, 2, 3
 """
 X = torch.tensor([0.5, -1.0, 2.0])
 YES, NO = torch.tensor(True), torch.tensor(False)
@@ -193,9 +217,7 @@ def test_a13_operands_that_the_graphs_do_not_take() -> None:
 
 
 def test_a13_graphs_with_different_numbers_of_results() -> None:
-    found = rules(
-        COND.replace("%0: f32[3] = aten.neg.default(%x)  # a.py:4 in f\n      return (%0,)", "return (%x, %x)")
-    )
+    found = rules(COND.replace("%0: f32[3] = aten.neg.default(%x)  #4\n      return (%0,)", "return (%x, %x)"))
     assert found[0][0] == "A13" and found[0][2].startswith("its graphs give [1, 2] results, and its value is")
 
 
@@ -215,9 +237,7 @@ def test_a12_a_graph_that_gives_another_shape() -> None:
 
 
 def test_t12_a_graph_that_breaks_a_rule() -> None:
-    text = COND.replace("dialect: aten", "dialect: torch").replace(
-        "aten.neg.default(%x)  # a.py:4 in f", "torch.neg(%x)"
-    )
+    text = COND.replace("dialect: aten", "dialect: torch").replace("aten.neg.default(%x)  #4", "torch.neg(%x)")
     with pytest.raises(VerifyError) as caught:
         torch_dialect.verify(torch_dialect.parse_ir(text))
     assert [rule for rule, _, _ in caught.value.findings] == ["T12"]

@@ -9,19 +9,19 @@ from intarsia_ir.torch import interpret, parse_ir
 
 
 def test_wrong_number_of_inputs() -> None:
-    gm = parse_ir("// dialect: torch 1\ngraph(%x, %y) { return (%x,) }")
+    gm = parse_ir("// dialect: torch 2\ngraph(%x, %y) { return (%x,) }")
     with pytest.raises(InvalidArgumentError, match=r"takes 2 inputs \(x, y\), not 1"):
         interpret(gm, 1)
 
 
 def test_writes_reach_the_arguments() -> None:
-    gm = aten.parse_ir("// dialect: aten 1\ngraph(%x) { %0 = aten.add_.Tensor(%x, 1) return (%0,) }")
+    gm = aten.parse_ir("// dialect: aten 2\ngraph(%x) { %0 = aten.add_.Tensor(%x, 1) return (%0,) }")
     x = torch.zeros(2)
     (result,) = aten.interpret(gm, x)
     assert result is x and x.tolist() == [1.0, 1.0]
 
 
-REGIONS = """// dialect: torch 1
+REGIONS = """// dialect: torch 2
 graph(%x) {
   %0 = torch._C._set_grad_enabled(False)
   %1 = torch.amp.autocast_mode._enter_autocast('cpu', bf16, True, None)
@@ -49,7 +49,7 @@ def test_regions_end_after_an_error() -> None:
 
 
 def test_region_of_inference_mode() -> None:
-    text = """// dialect: torch 1
+    text = """// dialect: torch 2
 graph(%x) {
   %0 = torch.autograd.grad_mode._enter_inference_mode(True)
   %1 = torch.neg(%x)
@@ -62,14 +62,14 @@ graph(%x) {
 
 
 def test_call_module_is_run() -> None:
-    text = "// dialect: torch 1\ngraph(%x) {\n  %0 = call_module('act', %x) !opaque\n  return (%0,)\n}\n"
+    text = "// dialect: torch 2\ngraph(%x) {\n  %0 = call_module('act', %x) !opaque\n  return (%0,)\n}\n"
     gm = parse_ir(text, constants={"act": torch.nn.ReLU()})
     assert torch_dialect.print_ir(gm) == text and list(torch_dialect.constants_of(gm)) == ["act"]
     assert torch_dialect.interpret(gm, torch.tensor([-1.0]))[0].item() == 0.0
 
 
 def test_no_output() -> None:
-    gm = parse_ir("// dialect: torch 1\ngraph(%x) { return (%x,) }")
+    gm = parse_ir("// dialect: torch 2\ngraph(%x) { return (%x,) }")
     gm.graph.erase_node(next(iter(gm.graph.find_nodes(op="output"))))
     with pytest.raises(InternalError):
         interpret(gm, 1)

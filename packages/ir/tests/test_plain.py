@@ -26,7 +26,7 @@ from intarsia_ir.records import (
 )
 from intarsia_ir.torch import normalise
 
-TEXT = """// dialect: aten 1
+TEXT = """// dialect: aten 2
 graph(%x: f32[2, 3], %w: f32[3]) {
   %0: f32[2, 3] = aten.mul.Tensor(%x, %w)
   %1: f32[3] = aten.add.Tensor(%w, 1)
@@ -89,7 +89,7 @@ def test_outputs_nest_as_the_program_returned_them():
 
 
 def test_names_that_lead_through_each_other_are_told_apart():
-    gm = aten.parse_ir("// dialect: aten 1\ngraph(%a: f32[], %b: f32[]) {\n  return (%a, %b)\n}\n")
+    gm = aten.parse_ir("// dialect: aten 2\ngraph(%a: f32[], %b: f32[]) {\n  return (%a, %b)\n}\n")
     inputs = [
         InputSpec("a", Role.BUFFER, AttributeSource(ArgumentSource("self"), "layer")),
         InputSpec("b", Role.PARAMETER, BELOW),

@@ -7,14 +7,19 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from intarsia_ir.aten import effects, parse_ir, print_ir, row, verify
 
-TEXT = """// dialect: aten 1
+TEXT = """// dialect: aten 2
 graph(%x: f32[2, 3]) {
-  %0: f32[2, 3] = intarsia_p2p.send.default(%x, 1, 0, "0")  # model.py:1 in forward
-  %1: f32[2, 3] = _c10d_functional.wait_tensor.default(%0)  # model.py:1 in forward
-  %2: f32[2, 3] = intarsia_p2p.receive.default(%x, 1, 7, "0")  # model.py:2 in forward
-  %3: f32[2, 3] = _c10d_functional.wait_tensor.default(%2)  # model.py:2 in forward
+  # model.py:1 in forward
+  %0: f32[2, 3] = intarsia_p2p.send.default(%x, 1, 0, "0")  #1
+  %1: f32[2, 3] = _c10d_functional.wait_tensor.default(%0)  #1
+  # model.py:2 in forward
+  %2: f32[2, 3] = intarsia_p2p.receive.default(%x, 1, 7, "0")  #2
+  %3: f32[2, 3] = _c10d_functional.wait_tensor.default(%2)  #2
   return (%3,)
 }
+origins
+  1 model.py
+    forward: 1, 2
 """
 
 

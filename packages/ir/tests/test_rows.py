@@ -61,7 +61,7 @@ def add_call(graph: fx.Graph, target: OpOverload, x: fx.Node) -> None:
 
 
 def test_every_overload_is_verifiable_printable_parsable() -> None:
-    start = aten.parse_ir("// dialect: aten 1\ngraph(%x: f32[2, 3]) { return () }")
+    start = aten.parse_ir("// dialect: aten 2\ngraph(%x: f32[2, 3]) { return () }")
     graph = fx.Graph()
     x = graph.node_copy(next(iter(start.graph.nodes)))
     overloads = all_overloads()
@@ -176,7 +176,7 @@ _NOT_RUN = frozenset(["to_sparse", "sparse.sampled_addmm", "sparse.mm"])
 
 
 def call(text: str) -> fx.Node:
-    gm = aten.parse_ir(f"// dialect: aten 1\ngraph(%x: f32[2, 3], %i: i64[2], %m: f32[3]) {{ {text} return () }}")
+    gm = aten.parse_ir(f"// dialect: aten 2\ngraph(%x: f32[2, 3], %i: i64[2], %m: f32[3]) {{ {text} return () }}")
     return [node for node in gm.graph.nodes if node.op == "call_function"][-1]
 
 

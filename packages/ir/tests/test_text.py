@@ -93,7 +93,7 @@ TYPES = [
 @pytest.mark.parametrize("value", TYPES)
 def test_values_come_back(value: str, dialect: object) -> None:
     name = "aten" if dialect is aten else "torch"
-    text = f"// dialect: {name} 1\ngraph(%x: {value}) {{\n  return (%x,)\n}}\n"
+    text = f"// dialect: {name} 2\ngraph(%x: {value}) {{\n  return (%x,)\n}}\n"
     assert dialect.print_ir(dialect.parse_ir(text)) == text  # type: ignore[attr-defined]
 
 
@@ -115,7 +115,7 @@ def test_origins_come_back() -> None:
 
 
 def test_attributes_and_nested_graphs_come_back() -> None:
-    text = """// dialect: torch 1
+    text = """// dialect: torch 2
 graph(%x: f32[2]) {
   %0: f32[2] = get_attr('block.weight')
   %1 = region 'block.body' graph(%a) {
@@ -136,17 +136,17 @@ graph(%x: f32[2]) {
 
 
 def test_effects_are_shown_and_not_read() -> None:
-    text = "// dialect: aten 1\ngraph(%x) {\n  %0 = aten.neg.default(%x) !writes(self) !random\n  return ()\n}\n"
+    text = "// dialect: aten 2\ngraph(%x) {\n  %0 = aten.neg.default(%x) !writes(self) !random\n  return ()\n}\n"
     assert "!" not in aten.print_ir(aten.parse_ir(text))
 
 
 def test_symbols_and_history_in_the_header() -> None:
-    gm = aten.parse_ir("// dialect: aten 1\ngraph(%x) { return (%x,) }")
+    gm = aten.parse_ir("// dialect: aten 2\ngraph(%x) { return (%x,) }")
     text = aten.print_ir(
         gm, facts=SizeFacts(symbols={"s0": "x.size(0)", "u0": "?"}, ranges={"s0": (2, 4096)}), made_by="f"
     )
     assert text.splitlines()[:2] == [
-        "// dialect: aten 1          made by: f",
+        "// dialect: aten 2          made by: f",
         "symbols: s0 in [2, 4096], u0 in [-inf, inf]",
     ]
     assert aten.print_ir(aten.parse_ir(text)) == aten.print_ir(gm)
@@ -159,7 +159,7 @@ def test_symbolic_sizes_are_made_by_the_caller() -> None:
         asked.append((text, kind))
         return {"s0": 4, "2*s0 + 1": 9}[text]
 
-    text = "// dialect: aten 1\ngraph(%x: f32[s0, `2*s0 + 1`], %n: int`s0`) { return (%x, `s0`) }"
+    text = "// dialect: aten 2\ngraph(%x: f32[s0, `2*s0 + 1`], %n: int`s0`) { return (%x, `s0`) }"
     gm = aten.parse_ir(text, symbols=symbols)
     assert asked == [("s0", "size"), ("2*s0 + 1", "size"), ("s0", "int"), ("s0", "int")]
     assert meta.value(next(iter(gm.graph.nodes))).shape == (4, 9)
@@ -169,24 +169,24 @@ def test_symbolic_sizes_are_made_by_the_caller() -> None:
 
 def test_values_belong_to_the_given_mode() -> None:
     mode = FakeTensorMode()
-    gm = aten.parse_ir("// dialect: aten 1\ngraph(%x: f32[2]) { return (%x,) }", fake_mode=mode)
+    gm = aten.parse_ir("// dialect: aten 2\ngraph(%x: f32[2]) { return (%x,) }", fake_mode=mode)
     assert meta.value(next(iter(gm.graph.nodes))).fake_mode is mode
 
 
 REFUSED = {
     "graph(%x) { return () }": "line 1 .*first line",
-    "// dialect: aten 1\ngraph(%x) {\n  %0 = aten.nope.default(%x)\n  return ()\n}": "line 3 .*'aten.nope.default'",
-    "// dialect: aten 1\ngraph(%x) {\n  %0 = torch.relu(%x)\n  return ()\n}": "line 3 .*'torch.relu'",
-    "// dialect: aten 1\ngraph(%x) {\n  %0 = os.system('x')\n  return ()\n}": "line 3 .*'os.system'",
-    "// dialect: aten 1\ngraph(%x) {\n  return (%y,)\n}": "line 3 .*%y is used before",
-    "// dialect: aten 1\ngraph(%x, %x) { return () }": "%x is defined twice",
-    "// dialect: aten 1\ngraph(%x: f33[2]) { return () }": "'f33' is no element type",
-    "// dialect: aten 1\ngraph(%x) {\n\n  return (?)\n}": r"line 4 .*'\?'",
-    "// dialect: aten 1\ngraph(%x) { return () } extra": "expected a end, found 'extra'",
-    "// dialect: aten 1\ngraph(%x) { %0 = aten.neg.default(%x": "expected ',' or '\\)', found ''",
-    "// dialect: aten 1\ngraph(%x) { %0 = get_attr('w') return () }": "'w'.*\n.*constants",
-    "// dialect: aten 1\ngraph(%x) { %0 = 3(%x) return () }": "expected an op",
-    "// dialect: aten 1\ngraph(%x %y) { return () }": "expected ','",
+    "// dialect: aten 2\ngraph(%x) {\n  %0 = aten.nope.default(%x)\n  return ()\n}": "line 3 .*'aten.nope.default'",
+    "// dialect: aten 2\ngraph(%x) {\n  %0 = torch.relu(%x)\n  return ()\n}": "line 3 .*'torch.relu'",
+    "// dialect: aten 2\ngraph(%x) {\n  %0 = os.system('x')\n  return ()\n}": "line 3 .*'os.system'",
+    "// dialect: aten 2\ngraph(%x) {\n  return (%y,)\n}": "line 3 .*%y is used before",
+    "// dialect: aten 2\ngraph(%x, %x) { return () }": "%x is defined twice",
+    "// dialect: aten 2\ngraph(%x: f33[2]) { return () }": "'f33' is no element type",
+    "// dialect: aten 2\ngraph(%x) {\n\n  return (?)\n}": r"line 4 .*'\?'",
+    "// dialect: aten 2\ngraph(%x) { return () } extra": "expected a end, found 'extra'",
+    "// dialect: aten 2\ngraph(%x) { %0 = aten.neg.default(%x": "expected ',' or '\\)', found ''",
+    "// dialect: aten 2\ngraph(%x) { %0 = get_attr('w') return () }": "'w'.*\n.*constants",
+    "// dialect: aten 2\ngraph(%x) { %0 = 3(%x) return () }": "expected an op",
+    "// dialect: aten 2\ngraph(%x %y) { return () }": "expected ','",
 }
 
 
@@ -196,9 +196,9 @@ def test_refused(text: str) -> None:
         aten.parse_ir(text)
 
 
-@pytest.mark.parametrize("header", ["// dialect: torch 1", "// dialect: aten 2"])
+@pytest.mark.parametrize("header", ["// dialect: torch 2", "// dialect: aten 3", "// dialect: aten 0"])
 def test_refused_other_dialects_and_versions(header: str) -> None:
-    with pytest.raises(UnsupportedError, match="this reader takes aten 1"):
+    with pytest.raises(UnsupportedError, match="this reader takes aten 2 and older"):
         aten.parse_ir(header + "\ngraph() { return () }")
 
 

@@ -190,15 +190,19 @@ def test_numbers_of_no_inputs_are_refused(numbers):
 
 
 def test_a_training_step_keeps_its_marks_and_names():
-    text = """// level: Half 1
+    text = """// level: Half 2
 input('x')
 output Fresh(0)
-// dialect: aten 1
+// dialect: aten 2
 graph(%x: f32[2] {kept}) {
   %early: f32[2] = aten.sin.default(%x) {kept, region=('checkpoint', 3)}
-  %late: f32[2] = aten.cos.default(%early) {backward}  # m.py:3 in f
+  # m.py:3 in f
+  %late: f32[2] = aten.cos.default(%early) {backward}  #3
   return (%late,)
 }
+origins
+  1 m.py
+    f: 3
 """
     value = parse_value(text)
     assert isinstance(value, Half) and print_value(value) == text
@@ -231,12 +235,12 @@ def test_examples_of_a_captured_graph_come_back():
     [
         ("graph()", "line 1 .*first line"),
         ("// partition 1\n", "line 1 .*has graphs"),
-        ("// partition 1\nhalf\n// level: Half 1\n// dialect: aten 1\ngraph() { return () }", "line 2 .*half"),
-        ("// level: Functional 1\ninput('x')\n", "line 1 .*a line `// dialect"),
-        ("// level: Functional 1\nfact 3\n// dialect: aten 1\ngraph() { return () }", "line 2 .*string"),
-        ("// level: Functional 1\ninput('x'\n// dialect: aten 1\ngraph() { return () }", "line 3 .*expected"),
-        ("// level: Half 1\n// dialect: aten 1\ngraph(%x) {\n  return (%y,)\n}", "line 4 .*%y"),
-        ("// level: Half 1\noutput Nothing(0)\n// dialect: aten 1\ngraph() { return () }", "line 2 .*Nothing"),
+        ("// partition 1\nhalf\n// level: Half 2\n// dialect: aten 2\ngraph() { return () }", "line 2 .*half"),
+        ("// level: Functional 2\ninput('x')\n", "line 1 .*a line `// dialect"),
+        ("// level: Functional 2\nfact 3\n// dialect: aten 2\ngraph() { return () }", "line 2 .*string"),
+        ("// level: Functional 2\ninput('x'\n// dialect: aten 2\ngraph() { return () }", "line 3 .*expected"),
+        ("// level: Half 2\n// dialect: aten 2\ngraph(%x) {\n  return (%y,)\n}", "line 4 .*%y"),
+        ("// level: Half 2\noutput Nothing(0)\n// dialect: aten 2\ngraph() { return () }", "line 2 .*Nothing"),
     ],
 )
 def test_what_can_not_be_read_is_refused_with_its_line(text, message):
@@ -245,15 +249,15 @@ def test_what_can_not_be_read_is_refused_with_its_line(text, message):
 
 
 def test_another_version_is_refused():
-    with pytest.raises(UnsupportedError, match="level Functional 2; this reader takes Captured 1, Recorded 1"):
-        parse_value("// level: Functional 2\n// dialect: aten 1\ngraph() { return () }")
+    with pytest.raises(UnsupportedError, match="level Functional 3; this reader takes Captured 2, Recorded 2"):
+        parse_value("// level: Functional 3\n// dialect: aten 2\ngraph() { return () }")
 
 
 CAPTURED = """\
-// level: Captured 1
+// level: Captured 2
 example f32[4, 2]
 example f32[2]+4 of 0
-// dialect: torch 1
+// dialect: torch 2
 graph(%x: f32[4, 2], %y: f32[2]) {
   %z: f32[4, 2] = torch.add(%x, %y)
   return (%z,)

@@ -10,15 +10,21 @@ import torch.fx as fx
 from intarsia_ir import VerifyError, meta
 from intarsia_ir.aten import parse_ir, verify
 
-GOOD = """// dialect: aten 1
+GOOD = """// dialect: aten 2
 graph(%x: f32[2, 3], %y: f32[2, 3]) {
-  %0: f32[2, 3] = aten.add.Tensor(%x, %y)  # m.py:1 in f
-  %1: (f32[2], i64[2]) = aten.max.dim(%0, 1)  # m.py:2 in f
-  %2: f32[2] = operator.getitem(%1, 0)  # m.py:2 in f
+  # m.py:1 in f
+  %0: f32[2, 3] = aten.add.Tensor(%x, %y)  #1
+  # m.py:2 in f
+  %1: (f32[2], i64[2]) = aten.max.dim(%0, 1)  #2
+  %2: f32[2] = operator.getitem(%1, 0)  #2
   %3: f32[2, 3] = get_attr('table')
-  %4: f32[2, 3] = aten.mul.Tensor(%0, %3)  # m.py:3 in f
+  # m.py:3 in f
+  %4: f32[2, 3] = aten.mul.Tensor(%0, %3)  #3
   return (%2, %4, None, 3)
 }
+origins
+  1 m.py
+    f: 1, 2, 3
 """
 
 
@@ -194,11 +200,15 @@ def test_a11_write_in_functional_program() -> None:
 
 
 def test_a11_hidden_write() -> None:
-    text = """// dialect: aten 1
+    text = """// dialect: aten 2
 graph(%x: f32[2, 3], %m: f32[3], %v: f32[3]) {
-  %0: (f32[2, 3], f32[3], f32[3]) = aten.native_batch_norm.default(%x, None, None, %m, %v, TRAIN, 0.1, 1.0)  # a:1 in f
+  # a:1 in f
+  %0: (f32[2, 3], f32[3], f32[3]) = aten.native_batch_norm.default(%x, None, None, %m, %v, TRAIN, 0.1, 1.0)  #1
   return ()
 }
+origins
+  1 a
+    f: 1
 """
     assert rules(parse_ir(text.replace("TRAIN", "True")), functional=True) == {"A11"}
     verify(parse_ir(text.replace("TRAIN", "False")), functional=True)
@@ -227,7 +237,7 @@ def test_all_findings_are_collected_with_an_excerpt() -> None:
 def test_excerpt_is_at_most_ten_lines_around_the_finding() -> None:
     calls = ["%0: f32[2] = aten.neg.default(%x)  # m.py:0 in f"]
     calls += [f"%{i}: f32[2] = aten.neg.default(%{i - 1})  # m.py:{i} in f" for i in range(1, 40)]
-    gm = parse_ir("\n".join(["// dialect: aten 1", "graph(%x: f32[2]) {", *calls, "return ()", "}"]))
+    gm = parse_ir("\n".join(["// dialect: aten 2", "graph(%x: f32[2]) {", *calls, "return ()", "}"]))
     node = list(gm.graph.nodes)[25]
     meta.set_origins(node, ())
     with pytest.raises(VerifyError) as info:

@@ -10,20 +10,31 @@ import torch.utils._pytree as pytree
 from intarsia_ir import VerifyError, meta
 from intarsia_ir.torch import Transform, parse_ir, verify
 
-GOOD = """// dialect: torch 1
+GOOD = """// dialect: torch 2
 graph(%x: f32[2, 3], %y: f32[2, 3]) {
-  %0 = torch._C._set_grad_enabled(False)  # m.py:1 in f
-  %1: f32[2, 3] = torch.add(%x, %y)  # m.py:2 in f
-  %2 = torch.amp.autocast_mode._enter_autocast('cpu', bf16, True, None)  # m.py:3 in f
-  %3: f32[2] = .sum(%1, 1)  # m.py:4 in f
-  %4 = torch.amp.autocast_mode._exit_autocast(%2)  # m.py:3 in f
-  %5 = torch._C._set_grad_enabled(True)  # m.py:1 in f
+  # m.py:1 in f
+  %0 = torch._C._set_grad_enabled(False)  #1
+  # m.py:2 in f
+  %1: f32[2, 3] = torch.add(%x, %y)  #2
+  # m.py:3 in f
+  %2 = torch.amp.autocast_mode._enter_autocast('cpu', bf16, True, None)  #3
+  # m.py:4 in f
+  %3: f32[2] = .sum(%1, 1)  #4
+  # m.py:3 in f
+  %4 = torch.amp.autocast_mode._exit_autocast(%2)  #3
+  # m.py:1 in f
+  %5 = torch._C._set_grad_enabled(True)  #1
   %6 = region 'body' graph(%a: f32[2]) {
-    %0: f32[2] = .neg(%a)  # m.py:9 in g
+    # m.py:9 in g
+    %0: f32[2] = .neg(%a)  #9
     return (%0,)
   }
   return (%3, %1, None)
 }
+origins
+  1 m.py
+    f: 1, 2, 3, 4
+    g: 9
 """
 
 
@@ -145,11 +156,15 @@ def test_t10_nested_graph() -> None:
     assert rules(gm) == {"T10"}
 
 
-SCALED = """// dialect: torch 1
+SCALED = """// dialect: torch 2
 graph(%x: f32[3], %scale: f32[3]) {
-  %0 = torch.mul(%x, %scale)  # m.py:1 in f
+  # m.py:1 in f
+  %0 = torch.mul(%x, %scale)  #1
   return (%0,)
 }
+origins
+  1 m.py
+    f: 1
 """
 
 

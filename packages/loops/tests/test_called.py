@@ -13,17 +13,24 @@ from intarsia_loops.called import Called, KernelCall, called
 from intarsia_loops.level_text import parse_value, print_value
 from intarsia_loops.program import Extern
 
-KERNELS = """// dialect: kernels 1
+KERNELS = """// dialect: kernels 2
 symbol s0 in [2, inf] from 'x.size(0)' hint 5
 graph(%x: f32[s0, 3], %w: f32[3, 3]) {
   kernel[i0: s0, i1: 3] {
-    local %a: f32[s0, 3] = map[i0: s0, i1: 3] neg(load(%x, i0, i1))  # model.py:3 in f (neg)
-    %b: f32[s0, 3] = map[i0: s0, i1: 3] exp(load(%a, i0, i1))  # model.py:4 in f (exp)
-    %c: f32[s0, 3] = map[i0: s0, i1: 3] add(load(%b, i0, i1), load(%x, i0, i1))  # model.py:5 in f (add)
+    # model.py:3 in f
+    local %a: f32[s0, 3] = map[i0: s0, i1: 3] neg(load(%x, i0, i1))  #3 neg
+    # model.py:4 in f
+    %b: f32[s0, 3] = map[i0: s0, i1: 3] exp(load(%a, i0, i1))  #4 exp
+    # model.py:5 in f
+    %c: f32[s0, 3] = map[i0: s0, i1: 3] add(load(%b, i0, i1), load(%x, i0, i1))  #5 add
   }
-  %d: f32[s0, 3] = extern aten.mm.default(%c, %w)  # model.py:6 in f (mm)
+  # model.py:6 in f
+  %d: f32[s0, 3] = extern aten.mm.default(%c, %w)  #6 mm
   return (%b, %d)
 }
+origins
+  1 model.py
+    f: 3, 4, 5, 6
 """
 
 
@@ -39,7 +46,7 @@ def test_a_kernel_is_what_it_reads_and_writes():
 
 
 def test_nests_outside_of_kernels_are_refused():
-    text = "// dialect: loops 1\ngraph(%x: f32[4]) {\n  %y: f32[4] = map[i0: 4] neg(load(%x, i0))\n  return (%y,)\n}\n"
+    text = "// dialect: loops 2\ngraph(%x: f32[4]) {\n  %y: f32[4] = map[i0: 4] neg(load(%x, i0))\n  return (%y,)\n}\n"
     with pytest.raises(InvalidArgumentError, match="nest outside of kernels"):
         called(from_fx(loops.parse_ir(text)))
 
@@ -54,7 +61,7 @@ def _buildable() -> Buildable:
 def test_its_text_reads_back():
     value = Partition(_buildable())
     text = print_value(value)
-    assert "%b: f32[s0, 3], %c: f32[s0, 3] = kernel(%x)  # model.py:3 in f (neg); model.py:4 in f (exp)" in text
+    assert "%b: f32[s0, 3], %c: f32[s0, 3] = kernel(%x)  #3 neg; #4 exp" in text
     back = parse_value(text)
     assert print_value(back) == text
     program = back.forward.program

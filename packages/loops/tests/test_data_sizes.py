@@ -15,7 +15,7 @@ from intarsia_loops.shown import makers, needed_symbols
 from intarsia_loops.symbols import symbol
 
 aten: Any = torch.ops.aten
-FOUND = """// dialect: loops 1
+FOUND = """// dialect: loops 2
 symbol u0 in [0, inf]
 graph(%x: f32[6]) {
   %at: i64[u0, 1]@(1, u0) = extern aten.nonzero.default(%x)
@@ -23,7 +23,7 @@ graph(%x: f32[6]) {
   return (%y,)
 }
 """
-TAKEN = """// dialect: loops 1
+TAKEN = """// dialect: loops 2
 symbol u0 in [0, 6]
 graph(%x: f32[6], %n: i64[]) {
   u0 = extern aten._local_scalar_dense.default(%n)

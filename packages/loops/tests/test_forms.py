@@ -68,7 +68,7 @@ def test_quotients_by_other_numbers_stay():
     assert misplaced(val("div_by_sum", wide, wide, dtype="f32"), {"s"})
 
 
-SOFTMAX = """// dialect: tiles 4
+SOFTMAX = """// dialect: tiles 5
 target cuda 'sm_90' 'g++' threads 1
 graph(%x: f32[6, 8]) {
   buffer %y: f32[6, 8]
@@ -108,7 +108,7 @@ def test_a_quotient_by_a_number_without_inverse_is_refused(old, new):
         tiles.verify(tiles.parse_ir(SOFTMAX.replace(old, new)))
 
 
-TILES = """// dialect: tiles 4
+TILES = """// dialect: tiles 5
 target cuda 'sm_90' 'g++' threads 1
 graph(%x: f32[6]) {
   buffer %y: bf16[6]

@@ -13,15 +13,23 @@ from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops import kernels, loops
 from intarsia_loops.targets import KernelOp, NestOp
 
-TWO_LAYERS = """// dialect: loops 1
+TWO_LAYERS = """// dialect: loops 2
 graph(%x: f32[4, 6], %w: f32[6]) {
-  %a: f32[4, 6] = map[i0: 4, i1: 6] mul(load(%x, i0, i1), load(%w, i1))  # model.py:1 in forward (mul)
-  %s: f32[4] = sum[i0: 4; r0: 6] load(%a, i0, r0)  # model.py:2 in forward
-  %b: f32[4, 6] = map[i0: 4, i1: 6] mul(load(%a, i0, i1), load(%w, i1))  # model.py:3 in forward; a.py:1 in g
+  # model.py:1 in forward
+  %a: f32[4, 6] = map[i0: 4, i1: 6] mul(load(%x, i0, i1), load(%w, i1))  #1 mul
+  # model.py:2 in forward
+  %s: f32[4] = sum[i0: 4; r0: 6] load(%a, i0, r0)  #2
+  # model.py:3 in forward; a.py:1 in g
+  %b: f32[4, 6] = map[i0: 4, i1: 6] mul(load(%a, i0, i1), load(%w, i1))  #3; #2:1
   %t: f32[4] = sum[i0: 4; r0: 6] load(%b, i0, r0)
   %_: f32[4], %u: i64[4] = extern aten.sort.default(%t)
   return (view(%b, f32[6, 4]@(1, 6)), %s, %u, 3)
 }
+origins
+  1 model.py
+    forward: 1, 2, 3
+  2 a.py
+    g: 1
 """
 
 
@@ -66,7 +74,7 @@ def test_equal_nests_over_other_layouts_are_not() -> None:
 def test_other_work_has_other_hashes(line: str) -> None:
     """FX compares targets of one hash: a thousand that differ in a number are half a million comparisons."""
     text = "".join("  " + line.format(n=n) + "\n" for n in range(2, 6))
-    gm = loops.parse_ir(f"// dialect: loops 1\ngraph(%x: f32[6, 6]) {{\n{text}  return (%y2, %y3, %y4, %y5)\n}}\n")
+    gm = loops.parse_ir(f"// dialect: loops 2\ngraph(%x: f32[6, 6]) {{\n{text}  return (%y2, %y3, %y4, %y5)\n}}\n")
     targets = [n.target for n in gm.graph.nodes if n.op == "call_function"]
     assert len(targets) == len({hash(t) for t in targets}) == 4
 
@@ -102,7 +110,7 @@ def test_a_copied_node_gets_a_buffer_of_its_own(gm: fx.GraphModule) -> None:
 
 
 def test_kernels_with_several_results() -> None:
-    gm = kernels.parse_ir("""// dialect: kernels 1
+    gm = kernels.parse_ir("""// dialect: kernels 2
 graph(%x: f32[4, 6]) {
   kernel[i0: 4] {
     local %m: f32[4] = max[i0: 4; r0: 6] load(%x, i0, r0)
@@ -126,7 +134,7 @@ arena 64 bytes, at least 64, %s at 0
 
 
 def test_a_plan_that_reuses_memory_too_early_gives_wrong_results() -> None:
-    text = """// dialect: kernels 1
+    text = """// dialect: kernels 2
 graph(%x: f32[16]) {
   kernel[i0: 16] {
     %a: f32[16] = map[i0: 16] neg(load(%x, i0))
@@ -148,7 +156,7 @@ arena 128 bytes, at least 128, %a at 0, %b at {place}
 
 
 def test_symbolic_sizes_come_from_the_inputs() -> None:
-    gm = loops.parse_ir("""// dialect: loops 1
+    gm = loops.parse_ir("""// dialect: loops 2
 symbol n in [2, inf] from 'x.size(0)' hint 5
 graph(%x: f32[n, 3]) {
   %s: f32[n] = sum[i0: n; r0: 3] load(%x, i0, r0)
@@ -165,14 +173,14 @@ graph(%x: f32[n, 3]) {
 
 
 def test_sizes_can_be_inputs() -> None:
-    gm = loops.parse_ir("// dialect: loops 1\ngraph(n) {\n  %y: i64[n] = map[i0: n] index(i0)\n  return (%y,)\n}\n")
+    gm = loops.parse_ir("// dialect: loops 2\ngraph(n) {\n  %y: i64[n] = map[i0: n] index(i0)\n  return (%y,)\n}\n")
     assert gm(4)[0].tolist() == loops.interpret(gm, 4)[0].tolist() == [0, 1, 2, 3]
     with pytest.raises(InvalidArgumentError, match="takes 1 inputs"):
         loops.interpret(gm)
 
 
 def test_constants_travel_with_the_program() -> None:
-    text = """// dialect: loops 1
+    text = """// dialect: loops 2
 graph(%x: f32[3], constant %c: f32[]) {
   %y: f32[3] = map[i0: 3] add(load(%x, i0), load(%c))
   return (%y,)
@@ -196,13 +204,13 @@ def test_values_pickle_to_themselves() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("// dialect: kernels 1\n", "expected the header"),
-        ("// dialect: loops 1\ngraph() {\n  return (%x,)\n}\n", "line 3 .*%x is not defined"),
-        ("// dialect: loops 1\ngraph() {\n  %y: f32[3] = map[i0: 3] foo(f32(1.0))\n  return ()\n}\n", "line 3 .*'foo'"),
-        ("// dialect: loops 1\ngraph() {\n  %y: f32[3] = map[i0: 3] add(f32(1.0))\n  return ()\n}\n", "2 operands"),
-        ("// dialect: loops 1\ngraph() {\n  = extern aten.nope.default()\n  return ()\n}\n", "overload"),
-        ("// dialect: loops 1\ngraph() {\n  return ()\n}\nmore", "after the end"),
-        ("// dialect: loops 1\ngraph() { ~", "unexpected character"),
+        ("// dialect: kernels 2\n", "expected the header"),
+        ("// dialect: loops 2\ngraph() {\n  return (%x,)\n}\n", "line 3 .*%x is not defined"),
+        ("// dialect: loops 2\ngraph() {\n  %y: f32[3] = map[i0: 3] foo(f32(1.0))\n  return ()\n}\n", "line 3 .*'foo'"),
+        ("// dialect: loops 2\ngraph() {\n  %y: f32[3] = map[i0: 3] add(f32(1.0))\n  return ()\n}\n", "2 operands"),
+        ("// dialect: loops 2\ngraph() {\n  = extern aten.nope.default()\n  return ()\n}\n", "overload"),
+        ("// dialect: loops 2\ngraph() {\n  return ()\n}\nmore", "after the end"),
+        ("// dialect: loops 2\ngraph() { ~", "unexpected character"),
     ],
 )
 def test_text_that_is_no_program(text: str, message: str) -> None:

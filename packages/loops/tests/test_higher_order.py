@@ -16,25 +16,34 @@ from intarsia_loops.loops.verify import verify
 from intarsia_loops.program import Extern
 from intarsia_lowering import lower
 
-ATEN = """// dialect: aten 1
+ATEN = """// dialect: aten 2
 graph(%p: b8[], %x: f32[2, 3]) {
   %0: (f32[2, 3], f32[3]) = cond[
     graph(%x: f32[2, 3]) {
-      %0: f32[2, 3] = aten.sin.default(%x)  # a.py:1 in f
-      %1: f32[3] = aten.sum.dim_IntList(%0, [0])  # a.py:2 in f
+      # a.py:1 in f
+      %0: f32[2, 3] = aten.sin.default(%x)  #1
+      # a.py:2 in f
+      %1: f32[3] = aten.sum.dim_IntList(%0, [0])  #2
       return (%0, %1)
     }
     graph(%x: f32[2, 3]) {
-      %0: f32[2, 3] = aten.cos.default(%x)  # a.py:3 in f
+      # a.py:3 in f
+      %0: f32[2, 3] = aten.cos.default(%x)  #3
       %1: f32[3] = get_attr('held')
-      %2: f32[3] = aten.neg.default(%1)  # a.py:4 in f
+      # a.py:4 in f
+      %2: f32[3] = aten.neg.default(%1)  #4
       return (%0, %2)
     }
-  ](%p, %x)  # a.py:5 in f
-  %1: f32[3] = operator.getitem(%0, 1)  # a.py:5 in f
-  %2: f32[3] = aten.mul.Tensor(%1, 2)  # a.py:6 in f
+  # a.py:5 in f
+  ](%p, %x)  #5
+  %1: f32[3] = operator.getitem(%0, 1)  #5
+  # a.py:6 in f
+  %2: f32[3] = aten.mul.Tensor(%1, 2)  #6
   return (%2,)
 }
+origins
+  1 a.py
+    f: 1, 2, 3, 4, 5, 6
 """
 HELD, X = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
 

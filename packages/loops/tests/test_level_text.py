@@ -23,7 +23,7 @@ from intarsia_loops.index import lift
 from intarsia_loops.launches import Launches
 from intarsia_loops.level_text import constants_of, parse_value, print_value
 
-KERNELS = """// dialect: kernels 1
+KERNELS = """// dialect: kernels 2
 symbol s0 in [2, inf] from 'x.size(0)' hint 6
 graph(%x: f32[s0], constant %c0: f32[]) {
   kernel[i0: s0] {
@@ -39,7 +39,7 @@ GUARDS = (OverlapGuard(X, (ArgumentSource("w"),)),)
 CONTRACT = Contract(SIGNATURE, GUARDS, TARGET, torch.device("cpu"))
 HALF = {"c0": torch.tensor(0.5)}
 SOURCE = KernelSource(
-    "// level: Fake 1\nint f;\n",
+    "// level: Fake 2\nint f;\n",
     "cpp",
     launches=(Launch("seg0", ("x", "y"), ("s0",), (0, 1)),),
     n_kernels=1,
@@ -119,12 +119,17 @@ def test_a_level_without_text_is_named():
 
 
 def test_the_rest_of_a_function_keeps_its_name():
-    text = """// dialect: loops 1
+    text = """// dialect: loops 2
 graph(%x: f32[4]) {
-  %a: f32[4] = map[i0: 4] sin(load(%x, i0))  # m.py:4 in f (after the break in line 3) (sin)
-  %b: f32[4] = map[i0: 4] cos(load(%a, i0))  # m.py:5 in f (after the break in line 3) ()
+  # m.py:4 in f (after the break in line 3)
+  %a: f32[4] = map[i0: 4] sin(load(%x, i0))  #4 sin
+  # m.py:5 in f (after the break in line 3)
+  %b: f32[4] = map[i0: 4] cos(load(%a, i0))  #5
   return (%b,)
 }
+origins
+  1 m.py
+    'f (after the break in line 3)': 4, 5
 """
     assert loops.print_ir(loops.parse_ir(text)) == text
     origins = [item.origins[0] for item in from_fx(loops.parse_ir(text)).items]

@@ -23,7 +23,7 @@ from intarsia_loops.rewrites import (
     split_reduction,
 )
 
-HEAD = "// dialect: loops 1\ngraph(%x: f32[8, 6], %j: i64[8]) {\n"
+HEAD = "// dialect: loops 2\ngraph(%x: f32[8, 6], %j: i64[8]) {\n"
 SOFTMAX = """
   %m: f32[8] = max[i0: 8; r0: 6] load(%x, i0, r0)
   %e: f32[8, 6] = map[i0: 8, i1: 6] exp(sub(load(%x, i0, i1), load(%m, i0)))

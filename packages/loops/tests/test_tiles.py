@@ -150,7 +150,7 @@ def test_rules(rule, name, old, new):
 
 
 def test_a_scan_goes_forwards_and_in_order():
-    text = """// dialect: tiles 4
+    text = """// dialect: tiles 5
 target cpu 'avx2' 'g++' threads 2
 graph(%x: f32[3, 20]) {
   buffer %y: f32[3, 20]
@@ -183,7 +183,7 @@ graph(%x: f32[3, 20]) {
 
 
 def test_width():
-    text = """// dialect: tiles 4
+    text = """// dialect: tiles 5
 target cuda 'sm_90' 'g++' threads 2
 graph(%x: f32[3000000000]) {
   buffer %y: f32[3000000000]
@@ -247,8 +247,8 @@ def test_running_finds_what_no_rule_sees(name, old, new, code):
     "text",
     [
         "",
-        "// dialect: kernels 1\n",
-        "// dialect: tiles 4\ntarget cpu 'avx2' 'g++' threads 2\ngraph() {\n  launch f(%x) {",
+        "// dialect: kernels 2\n",
+        "// dialect: tiles 5\ntarget cpu 'avx2' 'g++' threads 2\ngraph() {\n  launch f(%x) {",
     ],
 )
 def test_other_texts_are_refused(text):

@@ -186,7 +186,7 @@ def test_running_finds_what_no_rule_sees(name, old, new, code):
     assert code in found or (code == "tiles.race" and "tiles.unwritten" in found)
 
 
-POSITIONS = """// dialect: tiles 4
+POSITIONS = """// dialect: tiles 5
 target cpu 'avx2' 'g++' threads 2
 graph(%x: f32[9, 20]) {
   buffer %y: f32[20]
@@ -231,7 +231,7 @@ def test_positions_are_taken_one_by_one():
 
 def test_states_are_joined_in_order_or_by_halves():
     """The order in which positions are joined shows in the bits."""
-    text = """// dialect: tiles 4
+    text = """// dialect: tiles 5
 target cpu 'avx2' 'g++' threads 2
 graph(%x: f32[8]) {
   buffer %y: f32[]

@@ -20,7 +20,7 @@ TO_CPU, TO_CUDA = "device=device('cpu')", "device=device('cuda:0')"
 
 def graph(inputs: str, *calls: str, results: str) -> str:
     lines = [f"  {call}  # model.py:1 in forward" for call in calls]
-    return "\n".join(["// dialect: aten 1", f"graph({inputs}) {{", *lines, f"  return ({results},)", "}", ""])
+    return "\n".join(["// dialect: aten 2", f"graph({inputs}) {{", *lines, f"  return ({results},)", "}", ""])
 
 
 def check(text: str, *inputs: torch.Tensor) -> Program:

@@ -13,7 +13,7 @@ X = torch.arange(20.0).reshape(4, 5)
 
 def lowered(body: str, result: str) -> tuple[bool, bool]:
     """Whether the program has calls, and whether it gives what eager gives."""
-    aten = parse_ir(f"// dialect: aten 1\ngraph(%x: f32[4, 5], %j: i64[3]) {{\n{body}\n  return (%{result},)\n}}\n")
+    aten = parse_ir(f"// dialect: aten 2\ngraph(%x: f32[4, 5], %j: i64[3]) {{\n{body}\n  return (%{result},)\n}}\n")
     inputs = (X, torch.tensor([0, 2, 1]))
     loops = intarsia_lowering.lower(aten)
     (made,), (expected,) = intarsia_loops.loops.interpret(loops, *inputs), interpret(aten, *inputs)
@@ -71,7 +71,7 @@ def test_positions_in_data_are_refused(shift: int, body: str) -> None:
 def test_positions_that_may_be_out_of_range_are_refused() -> None:
     """Eager raises for them, and so does the check in front of the gather that they become."""
     aten = parse_ir(
-        "// dialect: aten 1\ngraph(%x: f32[4, 5]) {\n"
+        "// dialect: aten 2\ngraph(%x: f32[4, 5]) {\n"
         + ARANGE.format(shift=2)
         + "  %2: f32[3, 5] = aten.index.Tensor(%x, [%1])\n  return (%2,)\n}\n"
     )
@@ -93,7 +93,7 @@ def test_data_dependent_positions_are_checked_gathers(call: str, index: torch.Te
     shape = ", ".join(map(str, index.shape))
     result = "f32[4, 3]" if "None" in call else "f32[3, 5]"
     text = f"graph(%x: f32[4, 5], %i: i64[{shape}]) {{\n  %0: {result} = {call}\n  return (%0,)\n}}\n"
-    lowered = intarsia_lowering.lower(parse_ir("// dialect: aten 1\n" + text))
+    lowered = intarsia_lowering.lower(parse_ir("// dialect: aten 2\n" + text))
     items = intarsia_loops.from_fx(lowered).items
     assert [str(i.target) for i in items if isinstance(i, intarsia_loops.Extern)] == ["aten._assert_async.msg"]
     expected = {

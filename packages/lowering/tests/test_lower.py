@@ -1437,7 +1437,7 @@ def test_memory_of_negative_inputs_is_not_read():
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_gelu_of_infinity_is_what_the_caller_says(dtype: str, approximate: str) -> None:
     text = (
-        f"// dialect: aten 1\ngraph(%x: {dtype}[4]) {{\n"
+        f"// dialect: aten 2\ngraph(%x: {dtype}[4]) {{\n"
         f"  %y: {dtype}[4] = aten.gelu.default(%x, approximate='{approximate}')  # model.py:1 in forward\n"
         "  return (%y,)\n}\n"
     )
@@ -1450,7 +1450,7 @@ def test_gelu_of_infinity_is_what_the_caller_says(dtype: str, approximate: str) 
 
 def test_lowered_nodes_carry_values() -> None:
     aten = parse_ir(
-        "// dialect: aten 1\ngraph(%x: f32[2, 3]) {\n  %0: f32[2, 3] = aten.sin.default(%x)\n  return (%0,)\n}\n"
+        "// dialect: aten 2\ngraph(%x: f32[2, 3]) {\n  %0: f32[2, 3] = aten.sin.default(%x)\n  return (%0,)\n}\n"
     )
     gm = intarsia_lowering.lower(aten)
     assert all(meta.value(n).shape == (2, 3) for n in gm.graph.nodes if n.op != "output")

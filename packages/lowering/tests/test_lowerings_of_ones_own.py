@@ -29,7 +29,7 @@ def lower_softcap(b, x, cap):
 
 def graph(call, dtype="f32"):
     return parse_ir(
-        f"// dialect: aten 1\ngraph(%x: {dtype}[4, 3]) {{\n  %0: {dtype}[4, 3] = {call}  # model.py:7 in forward\n"
+        f"// dialect: aten 2\ngraph(%x: {dtype}[4, 3]) {{\n  %0: {dtype}[4, 3] = {call}  # model.py:7 in forward\n"
         "  return (%0,)\n}\n"
     )
 
@@ -79,7 +79,7 @@ def test_reductions_and_views_of_rows():
 
 def test_a_lowering_of_views_works_for_any_type():
     gm = parse_ir(
-        "// dialect: aten 1\ngraph(%x: c64[4, 3]) {\n  %0: c64[3, 4]@(1, 3) = aten.t.default(%x)  # m.py:1 in f\n"
+        "// dialect: aten 2\ngraph(%x: c64[4, 3]) {\n  %0: c64[3, 4]@(1, 3) = aten.t.default(%x)  # m.py:1 in f\n"
         "  return (%0,)\n}\n"
     )
     asked = []

@@ -49,7 +49,7 @@ def test_words_are_those_of_the_reference(seed):
 
 
 def lowered(call, out="f32[100, 100]", **options):
-    aten = parse_ir(f"// dialect: aten 1\ngraph(%x: f32[100, 100]) {{\n  %0: {out} = {call}\n  return (%0,)\n}}\n")
+    aten = parse_ir(f"// dialect: aten 2\ngraph(%x: f32[100, 100]) {{\n  %0: {out} = {call}\n  return (%0,)\n}}\n")
     return intarsia_lowering.lower(aten, check=False, **options)
 
 

@@ -30,7 +30,7 @@ aten: Any = torch.ops.aten
 def program_of(call: str, result: str, deterministic: bool = False, **inputs: str) -> tuple[Program, Any, str]:
     """The lowered program of one call, its view, and the text of the graph."""
     given = ", ".join(f"%{name}: {kind}" for name, kind in inputs.items())
-    lines = ["// dialect: aten 1", f"graph({given}) {{", f"  %y: {result} = {call}  # model.py:1 in forward"]
+    lines = ["// dialect: aten 2", f"graph({given}) {{", f"  %y: {result} = {call}  # model.py:1 in forward"]
     text = "\n".join([*lines, "  return (%y,)", "}", ""])
     loops = intarsia_lowering.lower(parse_ir(text), deterministic=deterministic)
     intarsia_loops.loops.verify(loops, origins=True)
@@ -111,12 +111,17 @@ def test_an_embeddings_gradient_skips_padding_and_words_out_of_range() -> None:
 
 
 def test_known_places_need_no_check() -> None:
-    text = """// dialect: aten 1
+    text = """// dialect: aten 2
 graph(%x: f32[5, 4], %v: f32[3, 4]) {
-  %i: i64[3] = aten.arange.start(1, 4, device=device('cpu'))  # model.py:1 in forward
-  %y: f32[5, 4] = aten.index_add.default(%x, 0, %i, %v)  # model.py:2 in forward
+  # model.py:1 in forward
+  %i: i64[3] = aten.arange.start(1, 4, device=device('cpu'))  #1
+  # model.py:2 in forward
+  %y: f32[5, 4] = aten.index_add.default(%x, 0, %i, %v)  #2
   return (%y,)
 }
+origins
+  1 model.py
+    forward: 1, 2
 """
     program = intarsia_loops.from_fx(intarsia_lowering.lower(parse_ir(text)))
     assert kinds(program) == ["scatter_sum"]

@@ -217,13 +217,17 @@ def test_floats_and_integers_of_sizes_are_operands() -> None:
 
 def test_functions_of_sizes_that_are_known_are_numbers() -> None:
     """As read from text: a size that an equation gave one value, and what is computed from it."""
-    gm = parse_ir("""// dialect: aten 1
+    gm = parse_ir("""// dialect: aten 2
 graph(%x: f32[4]) {
-  %0: =4 = aten.sym_size.int(%x, 0)  # m.py:1 in f
-  %1: =4.0 = torch.sym_float(%0)  # m.py:1 in f
-  %2: f32[4] = aten.mul.Tensor(%x, %1)  # m.py:1 in f
+  # m.py:1 in f
+  %0: =4 = aten.sym_size.int(%x, 0)  #1
+  %1: =4.0 = torch.sym_float(%0)  #1
+  %2: f32[4] = aten.mul.Tensor(%x, %1)  #1
   return (%2,)
 }
+origins
+  1 m.py
+    f: 1
 """)
     x = torch.randn(4)
     check(intarsia_lowering.lower(gm), (x * 4,), x)

@@ -22,18 +22,25 @@ from intarsia_loops.levels import Emitted, Kernels, Launched
 from intarsia_report import Explanation, GraphSummary, Watching
 from intarsia_scheduler import scheduled
 
-LOOPS = """// level: Loops 1
+LOOPS = """// level: Loops 2
 device device('cpu')
 target Target(isa='avx2', threads=2)
 input('x', source=source('x'))
 output Fresh(0)
-// dialect: loops 1
+// dialect: loops 2
 graph(%x: f32[8, 64]) {
-  %double: f32[8, 64] = map[i0: 8, i1: 64] mul(load(%x, i0, i1), f32(2.0))  # FILE:3 in f (mul)
-  %top: f32[8] = max[i0: 8; r0: 64] load(%double, i0, r0)  # FILE:4 in RESUMED (amax)
-  %shifted: f32[8, 64] = map[i0: 8, i1: 64] sub(load(%double, i0, i1), load(%top, i0))  # FILE:5 in RESUMED (sub)
+  # FILE:3 in f
+  %double: f32[8, 64] = map[i0: 8, i1: 64] mul(load(%x, i0, i1), f32(2.0))  #3 mul
+  # FILE:4 in RESUMED
+  %top: f32[8] = max[i0: 8; r0: 64] load(%double, i0, r0)  #4 amax
+  # FILE:5 in RESUMED
+  %shifted: f32[8, 64] = map[i0: 8, i1: 64] sub(load(%double, i0, i1), load(%top, i0))  #5 sub
   return (%shifted,)
 }
+origins
+  1 FILE
+    f: 3
+    RESUMED: 4, 5
 """
 
 
@@ -41,7 +48,8 @@ def explained(file: str = "/home-made/model.py", name: str = "f", emit=None) -> 
     """Return the explanation of a graph of three operations, with a frame that broke and one that is eager."""
     watching = Watching()
     watch = watching.graph()
-    loops = parse_value(LOOPS.replace("FILE", file).replace("RESUMED", "f (after the break in line 3)"))
+    text = LOOPS.replace("  1 FILE", f"  1 {file!r}").replace("    RESUMED", "    'f (after the break in line 3)'")
+    loops = parse_value(text)
     made = plan(loops.graph_module, target=loops.contract.target)
     fused = Kernels(apply(loops.graph_module, made), loops.contract)
     watch.note("fuse", 0.25, loops, fused, (made,))
@@ -74,7 +82,7 @@ def _events(file: str, name: str) -> list[FrameEvent]:
     at = Origin(file, 3, name)
     broken = GraphBreak("tracer.output", f"{name} prints", at, "print after it")
     guard = ConstantGuard(ArgumentSource("flag"), name, origin=at, reason="branch on a flag")
-    graph = kernels.parse_ir("// dialect: kernels 1\ngraph(%x: f32[2]) {\n  return (%x,)\n}\n")
+    graph = kernels.parse_ir("// dialect: kernels 2\ngraph(%x: f32[2]) {\n  return (%x,)\n}\n")
     capture = Capture(graph, Signature(), (), (guard,), LinkableCode(explained.__code__), (broken,))
     return [
         FrameEvent(EventKind.COMPILED, name, at, "", capture),

@@ -87,7 +87,7 @@ def test_every_level_and_every_kernel_is_there(told):
         assert stage.name in found.text
         for text in stage.after:
             for line in text.splitlines():
-                shown = line.partition("  # ")[0]
+                shown = line.partition("  #")[0]
                 assert shown in found.text, shown
     for kernel, detail in zip(told.graphs[0].kernels, told.graphs[0].details, strict=True):
         assert all(f"%{name}" in found.text for name in kernel.writes)

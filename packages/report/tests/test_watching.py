@@ -90,21 +90,21 @@ def test_spans_are_noted_for_what_raises_too():
 
 
 def test_new_and_gone_lines_are_marked():
-    before = "// level: Half 1\n  %a: f32[2] = one(%x)\n  %b: f32[2] = two(%a)\n"
-    after = "// level: Half 1\n  %b: f32[2] = three(%x)\n"
+    before = "// level: Half 2\n  %a: f32[2] = one(%x)\n  %b: f32[2] = two(%a)\n"
+    after = "// level: Half 2\n  %b: f32[2] = three(%x)\n"
     lines = compared(before, after, "p", Places(), {"b": 9}, 10_000)
     assert lines.change == "+1 \u22122" and "<del>  %a: f32[2] = one(%x)</del>" in lines.html
     assert '<span id="p-1" data-n="b" data-o="" class="k1" data-k="9"><ins>' in lines.html
-    assert compared("// level: Loops 1\n", after, "p", Places(), {}, 10_000).change == ""
+    assert compared("// level: Loops 2\n", after, "p", Places(), {}, 10_000).change == ""
 
 
-PROGRAM = """// level: Half 1
+PROGRAM = """// level: Half 2
 graph(
     %x: f32[2],
     %w: f32[2],
 ) {
-  %a: f32[2] = one(%x)  # m.py:1 in %w (one)
-  %b: f32[2] = two {  # m.py:2 in f (two)
+  %a: f32[2] = one(%x)  #1 '%w'
+  %b: f32[2] = two {  #2 two
     t0 = load(%a, i0)
     mul(t0, load(%w, i0))
   }

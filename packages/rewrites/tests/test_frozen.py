@@ -35,7 +35,7 @@ def text(inputs: dict[str, torch.Tensor], body: str) -> fx.GraphModule:
         return f"{NAMES[x.dtype]}[{', '.join(map(str, x.shape))}]{strides}"
 
     names = ", ".join(f"%{name}: {type_of(x)}" for name, x in inputs.items())
-    return parse_ir(f"// dialect: aten 1\ngraph({names}) {{\n{body}\n}}\n")
+    return parse_ir(f"// dialect: aten 2\ngraph({names}) {{\n{body}\n}}\n")
 
 
 def targets(gm: fx.GraphModule) -> list[str]:

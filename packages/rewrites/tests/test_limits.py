@@ -26,7 +26,7 @@ def stored(n_times: int) -> bool:
     """Tell whether so many copies of a weight of 4 MiB are stored."""
     n = 1 << 20
     copies = ", ".join(["%w"] * n_times)
-    gm = parse_ir(f"""// dialect: aten 1
+    gm = parse_ir(f"""// dialect: aten 2
 graph(%x: f32[{n_times * n}], %w: f32[{n}]) {{
   %0: f32[{n_times * n}] = aten.cat.default([{copies}])
   %1: f32[{n_times * n}] = aten.add.Tensor(%x, %0)

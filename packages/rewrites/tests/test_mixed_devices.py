@@ -6,25 +6,33 @@ import torch
 from intarsia_ir.aten import parse_ir
 from intarsia_rewrites import fold_constants
 
-ANGLES = """// dialect: aten 1
+ANGLES = """// dialect: aten 2
 graph(%x: f32[4] on 'cuda:0') {
-  %0: i64[4] = aten.arange.default(4, device=device('cpu'), pin_memory=False)  # model.py:1 in forward
-  %1: i64[4] = aten.mul.Tensor(%0, 2)  # model.py:1 in forward
-  %2: f32[4] = aten._to_copy.default(%1, dtype=f32)  # model.py:1 in forward
-  %3: f32[4] = aten.cos.default(%2)  # model.py:1 in forward
-  %4: f32[4] on 'cuda:0' = aten._to_copy.default(%3, device=device('cuda:0'))  # model.py:1 in forward
-  %5: f32[4] on 'cuda:0' = aten.mul.Tensor(%x, %4)  # model.py:1 in forward
+  # model.py:1 in forward
+  %0: i64[4] = aten.arange.default(4, device=device('cpu'), pin_memory=False)  #1
+  %1: i64[4] = aten.mul.Tensor(%0, 2)  #1
+  %2: f32[4] = aten._to_copy.default(%1, dtype=f32)  #1
+  %3: f32[4] = aten.cos.default(%2)  #1
+  %4: f32[4] on 'cuda:0' = aten._to_copy.default(%3, device=device('cuda:0'))  #1
+  %5: f32[4] on 'cuda:0' = aten.mul.Tensor(%x, %4)  #1
   return (%5,)
 }
+origins
+  1 model.py
+    forward: 1
 """
-LITERAL = """// dialect: aten 1
+LITERAL = """// dialect: aten 2
 graph(%x: f32[4] on 'cuda:0') {
-  %0: f32[4] = get_attr('literal')  # model.py:1 in forward
-  %1: f32[4] = aten.lift_fresh_copy.default(%0)  # model.py:1 in forward
-  %2: f32[4] on 'cuda:0' = aten._to_copy.default(%1, device=device('cuda:0'))  # model.py:1 in forward
-  %3: f32[4] on 'cuda:0' = aten.mul.Tensor(%x, %2)  # model.py:1 in forward
+  # model.py:1 in forward
+  %0: f32[4] = get_attr('literal')  #1
+  %1: f32[4] = aten.lift_fresh_copy.default(%0)  #1
+  %2: f32[4] on 'cuda:0' = aten._to_copy.default(%1, device=device('cuda:0'))  #1
+  %3: f32[4] on 'cuda:0' = aten.mul.Tensor(%x, %2)  #1
   return (%3,)
 }
+origins
+  1 model.py
+    forward: 1
 """
 
 

@@ -35,7 +35,7 @@ def group():
 
 def program(*lines: str, inputs: str, returns: str) -> Any:
     body = "".join(f"  %{k}: {line}  # model.py:{k + 1} in forward\n" for k, line in enumerate(lines))
-    return aten.parse_ir(f"// dialect: aten 1\ngraph({inputs}) {{\n{body}  return ({returns},)\n}}\n")
+    return aten.parse_ir(f"// dialect: aten 2\ngraph({inputs}) {{\n{body}  return ({returns},)\n}}\n")
 
 
 def names(gm: Any) -> list[str]:

@@ -43,7 +43,7 @@ def program(
     body = "\n  ".join(lines)
     inputs = f"%x: f32{list(x.shape)}, %w: f32{list(w.shape)}, %b: f32[{sizes[1]}]"
     call = f"aten.convolution.default(%x, %w, {bias}, {', '.join(map(str, rest))})  # model.py:1 in forward"
-    return parse_ir(f"// dialect: aten 1\ngraph({inputs}) {{\n  %0: {shape} = {call}\n  {body}\n}}\n"), sizes
+    return parse_ir(f"// dialect: aten 2\ngraph({inputs}) {{\n  %0: {shape} = {call}\n  {body}\n}}\n"), sizes
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)

@@ -22,7 +22,7 @@ def program(a, b, bias=None):
     """Return the graph of a product of matrices like these, which may be transposed, and a sum after it."""
     a_text, b_text = (f"f32{list(x.t().shape if x.stride(1) != 1 else x.shape)}" for x in (a, b))
     inputs = f"%x: {a_text}, %y: {b_text}" + (f", %z: f32{list(bias.shape)}" if bias is not None else "")
-    lines = ["// dialect: aten 1", f"graph({inputs}) {{"]
+    lines = ["// dialect: aten 2", f"graph({inputs}) {{"]
     names = []
     for name, x in (("x", a), ("y", b)):
         names.append(name if x.stride(1) == 1 else f"{name}t")
@@ -76,7 +76,7 @@ def test_values_sizes_and_strides_stay(sizes, kind):
 
 
 def large(m, k, n, dtype="f16"):
-    return aten.parse_ir(f"""// dialect: aten 1
+    return aten.parse_ir(f"""// dialect: aten 2
 graph(%x: {dtype}[{m}, {k}], %w: {dtype}[{k}, {n}]) {{
   %0: {dtype}[{m}, {n}] = aten.mm.default(%x, %w)  # model.py:1 in forward
   return (%0,)

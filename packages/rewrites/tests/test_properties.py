@@ -219,7 +219,7 @@ DISGUISES = (
 @pytest.mark.parametrize("dtype", ["f32", "i64", "b8"])
 def test_each_disguise(disguise: Callable[[fx.Graph, fx.Node], fx.Node], dtype: str) -> None:
     """One disguise between two calls: so every rule fires, whatever random programs do."""
-    text = f"""// dialect: aten 1
+    text = f"""// dialect: aten 2
 graph(%x: {dtype}[2, 3]) {{
   %0: {dtype}[2, 3] = aten.abs.default(%x)  # m.py:1 in f
   return (%0,)

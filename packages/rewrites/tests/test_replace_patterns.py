@@ -21,7 +21,7 @@ SCALED = Pattern(
 
 def graph(lines, results, inputs="%x: f32[2, 3], %y: f32[2, 3]"):
     body = "".join(f"  {line}  # model.py:{k} in forward\n" for k, line in enumerate(lines, 1))
-    return dialect.parse_ir(f"// dialect: aten 1\ngraph({inputs}) {{\n{body}  return ({results},)\n}}\n")
+    return dialect.parse_ir(f"// dialect: aten 2\ngraph({inputs}) {{\n{body}  return ({results},)\n}}\n")
 
 
 def calls(gm):

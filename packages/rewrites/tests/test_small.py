@@ -23,7 +23,7 @@ EDGES = [0.0, -0.0, 1.0, -1.5, float("inf"), -float("inf"), float("nan"), 1e-45,
 def program(inputs: str, *calls: str, returns: str) -> fx.GraphModule:
     """Return a graph; `calls` are lines such as "f32[2] = aten.neg.default(%x)", numbered from 0."""
     lines = [f"  %{n}: {call}  # m.py:{n + 1} in f\n" for n, call in enumerate(calls)]
-    return parse_ir(f"// dialect: aten 1\ngraph({inputs}) {{\n{''.join(lines)}  return ({returns},)\n}}\n")
+    return parse_ir(f"// dialect: aten 2\ngraph({inputs}) {{\n{''.join(lines)}  return ({returns},)\n}}\n")
 
 
 def calls(gm: fx.GraphModule) -> list[str]:
@@ -157,13 +157,17 @@ def test_constants_are_computed_once_and_kept_by_the_graph() -> None:
 def test_tensors_of_the_user_are_no_constants() -> None:
     """An attribute may be a tensor that somebody writes to later; only literals are known."""
     table = torch.arange(3.0)
-    text = """// dialect: aten 1
+    text = """// dialect: aten 2
 graph(%x: f32[3]) {
-  %0: f32[3] = get_attr('table')  # m.py:1 in f
-  %1: f32[3] = aten.cumsum.default(%0, 0)  # m.py:1 in f
-  %2: f32[3] = aten.add.Tensor(%x, %1)  # m.py:1 in f
+  # m.py:1 in f
+  %0: f32[3] = get_attr('table')  #1
+  %1: f32[3] = aten.cumsum.default(%0, 0)  #1
+  %2: f32[3] = aten.add.Tensor(%x, %1)  #1
   return (%2,)
 }
+origins
+  1 m.py
+    f: 1
 """
     gm = parse_ir(text, constants={"table": table})
     assert print_ir(fold_constants(gm)) == print_ir(gm)

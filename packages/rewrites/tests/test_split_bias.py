@@ -32,7 +32,7 @@ def convolution(dims: int, bias: bool, transposed: bool, groups: int, last: bool
     side = 7 if transposed else 3
     result = f"f32[2, 4{f', {side}' * dims}]"
     rest = f"{at}, {none}, {at}, {transposed}, {none}, {groups}"
-    text = f"""// dialect: aten 1
+    text = f"""// dialect: aten 2
 graph(%x: f32[{a}], %w: f32[{b}], %b: f32[4]) {{
   %c: f32[{a}] = aten.clone.default(%x, memory_format={LAST[dims] if last else torch.contiguous_format})
   %0: {result} = aten.convolution.default(%c, %w, {"%b" if bias else None}, {rest})  # model.py:1 in forward
@@ -78,7 +78,7 @@ def test_every_kind_was_drawn() -> None:
 def test_layout_and_origins_stay() -> None:
     gm = convolution(2, True, False, 1)
     made = split_convolution_bias(gm, target=UNITS)
-    assert [aten.print_ir(made).count(f"model.py:{line} ") for line in (1, 2)] == [3, 1]
+    assert [aten.print_ir(made).count(f"  #{line}\n") for line in (1, 2)] == [3, 1]
 
 
 @pytest.mark.parametrize("target", [Target("cuda", "sm_90"), Target("cpu", "avx512")])
@@ -118,7 +118,7 @@ def backward(dims: int, mask: tuple[bool, bool, bool], groups: int) -> torch.fx.
     results = [k for k in range(3) if mask[k]]
     parts = "\n".join(f"  %r{k}: {kinds[k]} = operator.getitem(%g, {k})  # model.py:1 in forward" for k in results)
     call = f"%dy, %x, %w, [4], {at}, {none}, {at}, False, {none}, {groups}, {list(mask)}"
-    return parse_ir(f"""// dialect: aten 1
+    return parse_ir(f"""// dialect: aten 2
 graph(%dy: f32[{back}], %x: f32[{image}], %w: f32[{weight}]) {{
   %g: ({", ".join(kinds)}) = aten.convolution_backward.default({call})  # model.py:1 in forward
 {parts}

@@ -574,7 +574,7 @@ def test_sizes_that_calls_give_are_read_from_their_results(linked: Callable[...,
 
 
 def held_by(value: torch.Tensor) -> Any:
-    text = """// dialect: aten 1
+    text = """// dialect: aten 2
 graph(%p: b8[], %x: f32[2, 3]) {
   %0: (f32[2, 3],) = cond[
     graph(%x: f32[2, 3]) {

@@ -38,15 +38,19 @@ from intarsia_runtime.warm import Finished, Hit, Miss, PlanStore, Refused, finge
 from intarsia_runtime.warm import store as store_module
 from intarsia_runtime.warm.settings import SETTINGS
 
-TEXT = """// level: Captured 1
+TEXT = """// level: Captured 2
 input('x')
 output Fresh(0)
 example f32[2, 3]
-// dialect: torch 1
+// dialect: torch 2
 graph(%x: f32[2, 3]) {
-  %0: f32[2, 3] = torch.add(%x, 1.5, alpha=2)  # model.py:12 in forward (add)
+  # model.py:12 in forward
+  %0: f32[2, 3] = torch.add(%x, 1.5, alpha=2)  #12 add
   return (%0,)
 }
+origins
+  1 model.py
+    forward: 12
 """
 
 
@@ -85,7 +89,7 @@ EDITS = {
     "written input": ("input('x')", "input('x', written=True)"),
     "another output": ("output Fresh(0)", "output Fresh(0, (1, 2))"),
     "grad mode on leaving": ("example", "exit_grad_mode False\nexample"),
-    "line of the user": ("model.py:12", "model.py:13"),
+    "line of the user": ("12", "13"),
     "fact": ("input('x')", "symbol s0 in [2, inf] from 'x.size(0)' hint 6\ninput('x')"),
     "range": ("input('x')", "symbol s0 in [3, inf] from 'x.size(0)' hint 6\ninput('x')"),
     "hint": ("input('x')", "symbol s0 in [2, inf] from 'x.size(0)' hint 7\ninput('x')"),
@@ -349,7 +353,7 @@ def test_other_devices_and_sizes_from_data_are_refused(store: PlanStore) -> None
 
 # ---- plans -------------------------------------------------------------------------------------------------------
 
-KERNELS = """// dialect: kernels 1
+KERNELS = """// dialect: kernels 2
 graph(%x: f32[4], constant %c0: f32[]) {
   kernel[i0: 4] {
     %y: f32[4] = map[i0: 4] mul(load(%x, i0), load(%c0))
@@ -433,10 +437,10 @@ def test_what_a_plan_cannot_hold_is_told(constant: Any, reason: str, store: Plan
     "damage",
     [
         lambda text: "",
-        lambda text: text.replace("// plan 1", "// plan 0"),
+        lambda text: text.replace("// plan 2", "// plan 1"),
         lambda text: text.replace('"n_nests"', '"n_nets"'),
         lambda text: text[: len(text) // 2],
-        lambda text: text.replace("// level: Buildable 1", "// level: Buildable 2"),
+        lambda text: text.replace("// level: Buildable 2", "// level: Buildable 3"),
         lambda text: text.replace("kernel(", "kernel["),
         lambda text: text.replace("seg0", "\udc80"),
     ],

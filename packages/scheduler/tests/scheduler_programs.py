@@ -78,7 +78,7 @@ def fused(program: Program, rng: random.Random) -> Program:
     return replace(program, items=tuple(items))
 
 
-NORM = """// dialect: kernels 1
+NORM = """// dialect: kernels 2
 graph(%x: f32[2, 4, 3], %w: f32[4], %n: i64[5]) {
   kernel[i0: 2, i1: 2] {
     %s: f32[2, 2] = sum[i0: 2, i1: 2; r0: 2, r1: 3] load(%x, i0, r0 + 2*i1, r1)

@@ -41,7 +41,7 @@ IN_TEXT = Tally(
         "keep",
     ],
 )
-SOFTMAX = """// dialect: kernels 1
+SOFTMAX = """// dialect: kernels 2
 graph(%x: f32[640, 50001], %a: f32[33], %b: f32[33]) {
   kernel[i0: 640] {
     local %m: f32[640] = max[i0: 640; r0: 50001] load(%x, i0, r0)
@@ -69,7 +69,7 @@ graph(%x: f32[640, 50001], %a: f32[33], %b: f32[33]) {
 }
 """
 # on a GPU the last program that is done adds up the parts
-TOTAL = """// dialect: kernels 1
+TOTAL = """// dialect: kernels 2
 graph(%x: f32[1000000]) {
   kernel[] {
     %s: f32[] = sum[; r0: 1000000] load(%x, r0)

@@ -20,7 +20,7 @@ MACHINE = Target("cuda", "sm_90").machine
 
 
 def kernel_of(text: str, symbols: str = "") -> tuple[Kernel, dict[str, Buffer]]:
-    program = intarsia_loops.from_fx(kernels.parse_ir(f"// dialect: kernels 1\n{symbols}{text}"))
+    program = intarsia_loops.from_fx(kernels.parse_ir(f"// dialect: kernels 2\n{symbols}{text}"))
     (kernel,) = program.items
     assert isinstance(kernel, Kernel)
     return kernel, dict(program.buffers)

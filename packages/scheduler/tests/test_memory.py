@@ -72,7 +72,7 @@ def test_random_programs(aten: AtenProgram, seed: int) -> None:
         assert placement.offsets.keys() <= made | launches.scratch.keys()
 
 
-CHAIN = """// dialect: kernels 1
+CHAIN = """// dialect: kernels 2
 graph(%x: f32[64, 64]) {
   kernel[i0: 64, i1: 64] {
     %a: f32[64, 64] = map[i0: 64, i1: 64] neg(load(%x, i0, i1))
@@ -101,7 +101,7 @@ def test_a_chain_needs_two_buffers() -> None:
     assert placement.offsets["a"] == placement.offsets["c"] != placement.offsets["b"]
 
 
-SETS = """// dialect: kernels 1
+SETS = """// dialect: kernels 2
 graph(%x: f32[1500]) {
   kernel[i0: 1500] {
     %a: f32[1500] = map[i0: 1500] exp(load(%x, i0))
@@ -139,7 +139,7 @@ def test_what_is_merged_into_a_launch_needs_no_room() -> None:
     assert first.items == (0, 2) and "v" not in merged.program.placement.offsets
 
 
-COLUMNS = """// dialect: kernels 1
+COLUMNS = """// dialect: kernels 2
 graph(%x: f32[65536, 4]) {
   kernel[i0: 4] {
     %s: f32[4] = sum[i0: 4; r0: 65536] load(%x, r0, i0)
@@ -173,7 +173,7 @@ def test_counters_are_not() -> None:
     assert len(launches.program.placement.offsets) >= 1
 
 
-DOUBLED = """// dialect: kernels 1
+DOUBLED = """// dialect: kernels 2
 graph(%x: f32[8]) {
   kernel[i0: 8] {
     %a: f32[8] = map[i0: 8] neg(load(%x, i0))
@@ -196,7 +196,7 @@ def test_what_is_addressed_from_the_start_of_its_storage_has_a_storage_of_its_ow
     assert not launched(program_of(text)).program.placement.offsets
 
 
-TWO = """// dialect: kernels 1
+TWO = """// dialect: kernels 2
 graph(%x: f32[8], %made: f32[8]) {
   kernel[i0: 8] {
     %a: f32[8] = map[i0: 8] neg(load(%x, i0))
@@ -239,7 +239,7 @@ def test_what_is_sent_has_a_storage_of_its_own() -> None:
 
 
 def test_a_buffer_of_symbolic_size_and_an_empty_one() -> None:
-    program = program_of("""// dialect: kernels 1
+    program = program_of("""// dialect: kernels 2
 graph(%x: f32[s0]) {
   kernel[i0: s0] {
     %a: f32[s0] = map[i0: s0] neg(load(%x, i0))
@@ -259,7 +259,7 @@ graph(%x: f32[s0]) {
 
 def calls_after_kernels(size: int) -> Program:
     """Two buffers of kernels are alive together, then, when those are dead, three results of calls."""
-    return program_of(f"""// dialect: kernels 1
+    return program_of(f"""// dialect: kernels 2
 graph(%x: f32[{size}]) {{
   kernel[i0: {size}] {{
     %one: f32[{size}] = map[i0: {size}] neg(load(%x, i0))
@@ -317,7 +317,7 @@ def test_tiles_have_the_places_of_the_launches() -> None:
         tiles.verify(wrong)
 
 
-PRODUCT = """// dialect: kernels 1
+PRODUCT = """// dialect: kernels 2
 graph(%x: f32[s0, 32]) {
   kernel[i0: s0, i1: 32] {
     %a: f32[s0, 32] = map[i0: s0, i1: 32] sin(load(%x, i0, i1))
@@ -341,6 +341,6 @@ def test_what_is_held_over_time_is_what_is_used_then_or_later() -> None:
 
 
 def test_what_is_held_is_that_of_the_sizes_at_capture() -> None:
-    head = "// dialect: kernels 1\nsymbol s0 in [2, inf] from 'x.size(0)' hint 6\n"
-    program = intarsia_loops.from_fx(kernels.parse_ir(PRODUCT.replace("// dialect: kernels 1\n", head)))
+    head = "// dialect: kernels 2\nsymbol s0 in [2, inf] from 'x.size(0)' hint 6\n"
+    program = intarsia_loops.from_fx(kernels.parse_ir(PRODUCT.replace("// dialect: kernels 2\n", head)))
     assert [step.n_bytes for step in held(launched(program))][-1] == 2 * 6 * 6 * 4

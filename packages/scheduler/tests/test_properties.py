@@ -51,11 +51,15 @@ def test_tiles_mean_what_the_kernels_meant(aten: AtenProgram, seed: int) -> None
 
 def test_chunks_may_be_longer_than_what_is_scanned() -> None:
     """Then there is no whole chunk, and nobody stores its total."""
-    gm = parse_ir("""// dialect: aten 1
+    gm = parse_ir("""// dialect: aten 2
 graph(%x: f32[1, 1]) {
-  %0: f32[1, 1] = aten.cumsum.default(%x, 1)  # model.py:1 in forward
+  # model.py:1 in forward
+  %0: f32[1, 1] = aten.cumsum.default(%x, 1)  #1
   return (%0,)
 }
+origins
+  1 model.py
+    forward: 1
 """)
     program = fused(intarsia_loops.from_fx(intarsia_lowering.lower(gm)), random.Random(0))
     x, longer = torch.tensor([[2.5]]), 0

@@ -15,7 +15,7 @@ from intarsia_scheduler import CHOICES, Choice, SchedulePlan, Simple, apply, arr
 AVX2, AVX512, SM_90, GFX = (
     Target(isa="avx2", threads=2), Target(isa="avx512", threads=2), Target("cuda", "sm_90"), Target("cuda", "gfx942"),
 )  # fmt: skip
-SOFTMAX = """// dialect: kernels 1
+SOFTMAX = """// dialect: kernels 2
 graph(%x: f32[ROWS, 30]) {
   kernel[i0: ROWS] {
     local %m: f32[ROWS] = max[i0: ROWS; r0: 30] load(%x, i0, r0)
@@ -26,7 +26,7 @@ graph(%x: f32[ROWS, 30]) {
   return (%y,)
 }
 """
-SCATTER = """// dialect: kernels 1
+SCATTER = """// dialect: kernels 2
 graph(%n: i64[7], %v: f32[7, 4]) {
   kernel[] {
     %y: f32[5, 4] = scatter_sum[i0: 5, i1: 4; r0: 7, r1: 4] scatter(f32(1.0), load(%v, r0, r1), load(%n, r0), index(r1))
@@ -34,7 +34,7 @@ graph(%n: i64[7], %v: f32[7, 4]) {
   return (%y,)
 }
 """
-TURNED = """// dialect: kernels 1
+TURNED = """// dialect: kernels 2
 graph(%x: f32[20, 30]) {
   kernel[i0: 30, i1: 20] {
     %y: f32[30, 20]@(1, 30) = map[i0: 30, i1: 20] neg(load(%x, i1, i0))
@@ -224,7 +224,7 @@ def test_an_empty_program():
     assert apply(nothing, schedule(nothing, AVX2)).items == ()
 
 
-SYMBOLIC = """// dialect: kernels 1
+SYMBOLIC = """// dialect: kernels 2
 symbol s0 in [2, 64]
 graph(%x: f32[s0, 5]) {
   kernel[i0: 5] {

@@ -14,7 +14,7 @@ from intarsia_scheduler.vectors.answers import chosen
 from intarsia_scheduler.vectors.questions import Chain, Shape
 
 AVX2, AVX512 = Target(isa="avx2", threads=2), Target(isa="avx512", threads=2)
-HEAD = "// dialect: kernels 1\n"
+HEAD = "// dialect: kernels 2\n"
 SOFTMAX = """graph(%x: f32[4096, 1003]) {
   kernel[i0: 4096] {
     local %m: f32[4096] = max[i0: 4096; r0: 1003] load(%x, i0, r0)

@@ -23,6 +23,7 @@ import intarsia_tensorcapture
 from intarsia_ir import guards
 from intarsia_ir.dtypes import dtype_name
 from intarsia_ir.guards import TensorFacts
+from intarsia_ir.origin_text import OriginWriter
 from intarsia_ir.records import Capture, GuardRecord
 from intarsia_ir.torch import print_ir
 from intarsia_testkit.golden import check_golden
@@ -67,7 +68,7 @@ def capture_text(fn: Any, capture: Capture) -> str:
     def line(match: re.Match[str]) -> str:
         return f"# line {int(match[1]) - first + 1}"
 
-    graph = "no graph\n" if capture.graph_module is None else print_ir(capture.graph_module)
+    graph = "no graph\n" if capture.graph_module is None else print_ir(capture.graph_module, origins=OriginWriter())
     lines = [textwrap.dedent("".join(source)), re.sub(rf"# {path}:(\d+) in .*", line, graph).rstrip(), ""]
     counted = [g for g in capture.guards if is_of_environment(g)]
     hooks = [g for g in capture.guards if "_hooks" in str(getattr(g, "source", ""))]

@@ -24,12 +24,17 @@ from intarsia_ir import (
 from intarsia_testkit.differential import apply_signature, check_functionalized, check_pass, clone_all, same_results
 from intarsia_testkit.strategies import strided_tensors
 
-PROGRAM = """// dialect: aten 1
+PROGRAM = """// dialect: aten 2
 graph(%x: f32[2, 3]) {
-  %0: f32[2, 3] = aten.sin.default(%x)  # m.py:1 in f
-  %1: f32[2, 3] = aten.mul.Tensor(%0, 2)  # m.py:2 in f
+  # m.py:1 in f
+  %0: f32[2, 3] = aten.sin.default(%x)  #1
+  # m.py:2 in f
+  %1: f32[2, 3] = aten.mul.Tensor(%0, 2)  #2
   return (%1,)
 }
+origins
+  1 m.py
+    f: 1, 2
 """
 ARGS = (torch.arange(6.0).view(2, 3),)
 
@@ -76,7 +81,7 @@ def test_wrong_pass_fails(name: str) -> None:
 
 def test_invalid_output_fails() -> None:
     with pytest.raises(VerifyError, match="A10"):
-        check_pass(changed("  # m.py:1 in f", ""), aten.parse_ir(PROGRAM), ARGS, aten)
+        check_pass(changed("  #1", ""), aten.parse_ir(PROGRAM), ARGS, aten)
 
 
 def test_strides_are_compared() -> None:
@@ -106,12 +111,17 @@ def test_clones_keep_layout_and_sharing(a: torch.Tensor, b: torch.Tensor) -> Non
 
 # ---- functional graphs with a signature ------------------------------------------------------------------------
 
-FUNCTIONAL = """// dialect: aten 1
+FUNCTIONAL = """// dialect: aten 2
 graph(%x: f32[2, 3]) {
-  %0: f32[2, 3] = aten.add.Tensor(%x, 1)  # m.py:1 in f
-  %1: f32[2, 3] = aten.mul.Tensor(%0, 2)  # m.py:2 in f
+  # m.py:1 in f
+  %0: f32[2, 3] = aten.add.Tensor(%x, 1)  #1
+  # m.py:2 in f
+  %1: f32[2, 3] = aten.mul.Tensor(%0, 2)  #2
   return (%0, %1)
 }
+origins
+  1 m.py
+    f: 1, 2
 """
 ROW, WHOLE = ((3,), (1,), 3), ((2, 3), (3, 1), 0)
 

@@ -15,7 +15,7 @@ _spec = importlib.util.spec_from_file_location("triton_interpreter", Path(__file
 interpreter = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(interpreter)
 CUDA = Target("cuda", "sm_90")
-HEAD = """// dialect: kernels 1
+HEAD = """// dialect: kernels 2
 symbol u0 in [0, inf]
 graph(%x: f32[{shape}]) {{
 """

@@ -60,7 +60,7 @@ def test_sums_of_rows_reach_elements_past_two_gigabytes(target: str, tmp_path: P
     assert found["y"].tolist() == [4, 9, 14, 19]
 
 
-LONG = """// dialect: kernels 1
+LONG = """// dialect: kernels 2
 graph(%x: f32[2, {n}]) {{
   kernel[i0: 2] {{
     local %s: f32[2] = sum[i0: 2; r0: {n}] mul(load(%x, i0, r0), load(%x, i0, r0))

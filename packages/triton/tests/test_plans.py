@@ -20,7 +20,7 @@ _spec.loader.exec_module(interpreter)
 WORDS = ("apart", "spread", "cut", "chunk", "finish", "merge", "sets", "persistent", "parts", "squares", "points")
 FIRED = Tally("triton: what plans chose at random", list(WORDS))
 
-PROGRAM = """// dialect: kernels 1
+PROGRAM = """// dialect: kernels 2
 graph(%x: f32[3, 4, 6], %w: f32[4], %n: i64[5]) {
   kernel[i0: 3, i1: 2] {
     local %s: f32[3, 2] = sum[i0: 3, i1: 2; r0: 2, r1: 6] load(%x, i0, r0 + 2*i1, r1)
@@ -149,7 +149,7 @@ class Aligned(AtRandom):
 
 
 def test_a_range_shorter_than_its_head_and_tail_is_not_aligned(tmp_path):
-    gm = kernels.parse_ir("""// dialect: kernels 1
+    gm = kernels.parse_ir("""// dialect: kernels 2
 graph(%x: f32[5, 3]) {
   kernel[i0: 5] {
     %y: f32[5] = sum[i0: 5; r0: 2] load(%x, i0, r0)

@@ -21,7 +21,7 @@ HAVING = ("persistent", "parts", *LOOPS, "ending", "chunk", "sets", "merged shap
 TALLY = Tally("triton: what walks that were interpreted have", [*SHAPES, *HAVING])
 TARGETS = [Target("cuda", isa) for isa in ("sm_80", "sm_90", "gfx942")]
 
-CHECKED = """// dialect: kernels 1
+CHECKED = """// dialect: kernels 2
 graph(%w: f32[9, 4], %n: i64[6]) {
   kernel[] {
     %ok: b8[] = all[; r0: 6] lt(load(%n, r0), i64(9))
@@ -87,7 +87,7 @@ def test_tiles_of_random_plans_mean_what_the_kernels_meant(seed):
     meant(from_fx(gm), inputs, kernels.interpret(gm, *inputs), TARGETS[seed % 3], policy, seed)
 
 
-ROWS = """// dialect: kernels 1
+ROWS = """// dialect: kernels 2
 graph(%x: f32[7, 45]) {
   kernel[i0: 7] {
     local %s: f32[7] = sum[i0: 7; r0: 45] load(%x, i0, r0)
@@ -127,7 +127,7 @@ def test_tiles_of_long_rows_mean_what_the_kernels_meant(seed):
     meant(from_fx(gm), inputs, kernels.interpret(gm, *inputs), TARGETS[seed % 3], policy, seed)
 
 
-SETS = """// dialect: kernels 1
+SETS = """// dialect: kernels 2
 graph(%a: f32[33], %b: f32[33], %c: f32[33]) {
   kernel[i0: 33] {
     %x: f32[33] = map[i0: 33] neg(load(%a, i0))

@@ -22,7 +22,7 @@ from intarsia_scheduler import Measured, SchedulePlan, arrange, forms_of, schedu
 from intarsia_tuner import Row, Table, Tuned, Tuner, alone, missing, searched, table_path, timing, why_not
 
 H200 = Target("cuda", "sm_90", threads=4)
-ROWS = """// dialect: kernels 1
+ROWS = """// dialect: kernels 2
 graph(%x: f32[4096, 600]) {
   kernel[i0: 4096] {
     local %m: f32[4096] = max[i0: 4096; r0: 600] load(%x, i0, r0)
@@ -31,7 +31,7 @@ graph(%x: f32[4096, 600]) {
   return (%y,)
 }
 """
-COLUMNS = """// dialect: kernels 1
+COLUMNS = """// dialect: kernels 2
 graph(%x: f32[4096, 40]) {
   kernel[i0: 40] {
     %s: f32[40] = sum[i0: 40; r0: 4096] load(%x, r0, i0)

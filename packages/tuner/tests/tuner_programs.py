@@ -7,7 +7,7 @@ from intarsia_loops import Program, from_fx, kernels
 
 CPU = Target(isa="avx2", threads=2)
 
-TWO = """// dialect: kernels 1
+TWO = """// dialect: kernels 2
 graph(%x: f32[64, 500]) {
   kernel[i0: 64] {
     local %m: f32[64] = max[i0: 64; r0: 500] load(%x, i0, r0)
@@ -19,7 +19,7 @@ graph(%x: f32[64, 500]) {
   return (%y, %s)
 }
 """
-GATHER = """// dialect: kernels 1
+GATHER = """// dialect: kernels 2
 graph(%x: f32[64, 8], %k: i64[32]) {
   kernel[i0: 32] {
     %y: f32[32, 8] = map[i0: 32, i1: 8] gather(%x, [load(%k, i0)], i1)

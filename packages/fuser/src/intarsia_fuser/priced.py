@@ -94,7 +94,7 @@ def price(
     Example:
         >>> from intarsia_fuser import plan
         >>> from intarsia_loops.loops import parse_ir
-        >>> program = parse_ir('''// dialect: loops 1
+        >>> program = parse_ir('''// dialect: loops 2
         ... graph(%x: f32[1024]) {
         ...   %a: f32[1024] = map[i0: 1024] sin(load(%x, i0))
         ...   %b: f32[1024] = map[i0: 1024] sqrt(load(%a, i0))

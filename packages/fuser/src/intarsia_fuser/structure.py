@@ -24,7 +24,7 @@ def structure(program: Program) -> dict[str, str]:
 
     Example:
         >>> from intarsia_loops import from_fx, loops
-        >>> text = '''// dialect: loops 1
+        >>> text = '''// dialect: loops 2
         ... graph(%x: f32[4]) {
         ...   %y: f32[4] = map[i0: 4] mul(load(%x, i0), f32(0.25))
         ...   return (%y,)

@@ -1,6 +1,6 @@
 """Reading a graph from its text: the part that the torch and aten dialects share.
 
-    text   = header ["symbols:" ...] graph
+    text   = header ["symbols:" ...] graph [footer]
     graph  = "graph" "(" input, ... ")" "{" node ... "return" value "}"
     input  = "%name" [":" type]
     node   = "%n" [":" type] "=" (call | region) effects [comment]
@@ -34,14 +34,13 @@ from intarsia_ir.dtypes import DTYPE_NAMES, dtype_from_name
 from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_ir.fakes import fake_at
 from intarsia_ir.higher_order import HIGHER_ORDER, HigherOrderOp
+from intarsia_ir.origin_text import Places, origins_of_comment, split_origins
 from intarsia_ir.records import Origin
 
 __all__ = ["Reader", "parse_graph"]
 
 _HEADER = re.compile(r"\s*// dialect: (?P<name>\S+) (?P<schema>\d+)(?: +made by: .*)?\n")
 _SYMBOLS = re.compile(r"symbols:[^\n]*\n")
-_PART = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^ ;#'"\\()\n\r\t:]+)"""
-_ORIGIN = re.compile(rf"{_PART}:(\d+) in {_PART}(?: \({_PART}\))?(?:; |$)")
 _DTYPES = frozenset(DTYPE_NAMES.values())
 
 
@@ -52,21 +51,25 @@ def parse_graph(
     constants: Mapping[str, Any],
     symbols: Callable[[str, str], Any] | None,
     fake_mode: FakeTensorMode | None,
+    places: Places | None = None,
 ) -> fx.GraphModule:
-    """Return the graph of `text`; arguments as in each dialect's `parse_ir`."""
+    """Return the graph of `text`; arguments as in each dialect's `parse_ir`, and `places`, where it has no footer."""
+    if places is None:
+        text, places = split_origins(text)
     header = _HEADER.match(text)
     if header is None:
         fail("the first line must be `// dialect: <name> <version>`", 1)
-    given, wanted = f"{header['name']} {header['schema']}", f"{dialect.name} {dialect.schema}"
-    if given != wanted:
-        raise UnsupportedError(f"the text is dialect {given}; this reader takes {wanted}", code="ir.schema")
+    if header["name"] != dialect.name or not 1 <= int(header["schema"]) <= dialect.schema:
+        given, older = f"{header['name']} {header['schema']}", " and older" * (dialect.schema > 1)
+        takes = f"this reader takes {dialect.name} {dialect.schema}{older}"
+        raise UnsupportedError(f"the text is dialect {given}; {takes}", code="ir.schema")
     # blank out what was read, so that line numbers stay those of the text
     body = "\n" * text[: header.end()].count("\n") + text[header.end() :]
     body = _SYMBOLS.sub("\n", body, count=1)
     tokens = Tokens(tokenize(body))
     keep_device_guard()
     mode = fake_mode or FakeTensorMode()
-    reader = Reader(tokens, dialect, constants, symbols, mode)
+    reader = Reader(tokens, dialect, constants, symbols, mode, places)
     with mode.shape_env.suppress_guards() if mode.shape_env is not None else contextlib.nullcontext():
         gm = reader.graph("")
     tokens.expect_kind("end")
@@ -82,6 +85,7 @@ class Reader:
     constants: Mapping[str, Any]
     symbols: Callable[[str, str], Any] | None
     fake_mode: FakeTensorMode | None  # made for the first tensor: it takes long, and records have none
+    places: Places = field(default_factory=dict)
     nodes: dict[str, fx.Node] = field(default_factory=dict)
     attributes: dict[fx.Node, Any] = field(default_factory=dict)
     defined: str = ""
@@ -253,8 +257,8 @@ class Reader:
 
     def origins(self) -> tuple[Origin, ...]:
         """Read the comment that ends a line."""
-        parts = _ORIGIN.findall(self.tokens.comment())
-        return tuple([Origin(_unquoted(f), int(line), _unquoted(name), _unquoted(op)) for f, line, name, op in parts])
+        comment = self.tokens.comment()
+        return origins_of_comment(comment.text, self.places, comment.line) if comment is not None else ()
 
     # ---- constants -------------------------------------------------------------------------------------------
 
@@ -415,10 +419,6 @@ _MAKERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 
 def _number(text: str) -> int | float:
     return int(text) if text.lstrip("-").isdigit() else float(text)
-
-
-def _unquoted(text: str) -> str:
-    return unquoted(text) if text[:1] in ("'", '"') else text
 
 
 def _contiguous(sizes: list[Any]) -> list[Any]:

@@ -1,19 +1,28 @@
 """Writing a graph as text: the part that the torch and aten dialects share.
 
-    // dialect: aten 1
+    // dialect: aten 2
     graph(%x: f32[2, 3]) {
-      %0: f32[2, 3] = aten.add.Tensor(%x, 1, alpha=2)  # model.py:12 in forward (add)
+      # model.py:12 in forward
+      #12
+      %0: f32[2, 3] = aten.add.Tensor(%x, 1, alpha=2)  #12 add
       return (%0,)
     }
+    origins
+      1 model.py
+        forward: 12
+    origins
+      1 model.py
+        forward: 12
 
-Nodes are named by position, inputs by their own name. In braces is what a training step has to know of a node:
+Nodes are named by position, inputs by their own name; the user's lines are as in `intarsia_ir.origin_text`.
+In braces is what a training step has to know of a node:
 `backward`, `kept` (autograd's own formulas keep its memory), the marked region. Effects after `!` are derived from the
 op and not read back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,9 +33,10 @@ from intarsia_ir._fx import attribute
 from intarsia_ir._literals import Opaque, literal, value_type
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.higher_order import HigherOrderOp
-from intarsia_ir.records import Origin, SizeFacts
+from intarsia_ir.origin_text import OriginTable, OriginWriter
+from intarsia_ir.records import SizeFacts
 
-__all__ = ["Dialect", "collect_constants", "excerpt", "graph_lines", "lines_of_nodes", "origins_comment", "print_graph"]
+__all__ = ["Dialect", "collect_constants", "excerpt", "graph_lines", "lines_of_nodes", "print_graph"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +45,7 @@ class Dialect:
 
     Args:
         name: As in the header.
-        schema: Version of the dialect.
+        schema: Version of the dialect that is written; older ones are read.
         target_name: Text of a call_function target, or None when it has none.
         target_named: The target with this text; LookupError when there is none.
         effect_marks: What to print after `!` for a node.
@@ -48,42 +58,52 @@ class Dialect:
     effect_marks: Callable[[fx.Node], tuple[str, ...]]
 
 
-def print_graph(gm: fx.GraphModule, dialect: Dialect, *, facts: SizeFacts | None = None, made_by: str = "") -> str:
-    """Return the text of `gm`, ending in a newline."""
+def print_graph(
+    gm: fx.GraphModule,
+    dialect: Dialect,
+    *,
+    facts: SizeFacts | None = None,
+    made_by: str = "",
+    origins: OriginWriter | None = None,
+) -> str:
+    """Return the text of `gm`, ending in a newline; its footer is that of `origins`, where these are given."""
+    table = OriginTable()
     head = f"// dialect: {dialect.name} {dialect.schema}"
     lines = [f"{head}          made by: {made_by}" if made_by else head]
     if facts is not None and facts.symbols:
         lines.append("symbols: " + ", ".join(_symbol(name, facts) for name in facts.symbols))
-    lines += _Printer(gm, dialect, Opaque()).lines()
-    return "\n".join(lines) + "\n"
+    lines += _Printer(gm, dialect, Opaque(), origins or table).lines()
+    return "\n".join([*lines, *table.lines()]) + "\n"
 
 
 def collect_constants(gm: fx.GraphModule, dialect: Dialect) -> dict[str, Any]:
     """Return what the text of `gm` refers to by name: attributes, functions of the user, objects without a text."""
-    printer = _Printer(gm, dialect, Opaque())
+    printer = _Printer(gm, dialect, Opaque(), OriginWriter())
     for _ in printer.lines():
         pass
     return {**printer.outside, **printer.opaque.named}
 
 
-def graph_lines(gm: fx.GraphModule, dialect: Dialect, opaque: Opaque) -> tuple[list[str], dict[str, Any]]:
+def graph_lines(
+    gm: fx.GraphModule, dialect: Dialect, opaque: Opaque, origins: OriginWriter
+) -> tuple[list[str], dict[str, Any]]:
     """Return the lines of a graph with its header, and what they refer to by name besides opaque objects.
 
     Nodes have their own names: other parts of a value, and plans, speak of them by these.
     """
-    printer = _Printer(gm, dialect, opaque, named=True)
+    printer = _Printer(gm, dialect, opaque, origins, named=True)
     return [f"// dialect: {dialect.name} {dialect.schema}", *printer.lines()], printer.outside
 
 
 def lines_of_nodes(gm: fx.GraphModule, dialect: Dialect) -> dict[fx.Node, str]:
     """Return the line of each node; nodes have their own names, and nested programs are left out."""
-    printer = _Printer(gm, dialect, Opaque(), named=True)
+    printer = _Printer(gm, dialect, Opaque(), OriginWriter(), named=True)
     return {node: printer.line(node) for node in gm.graph.nodes}
 
 
 def excerpt(gm: fx.GraphModule, dialect: Dialect, around: fx.Node | None, *, n_lines: int = 10) -> str:
     """Return at most `n_lines` lines around a node, marked; works on broken graphs."""
-    printer = _Printer(gm, dialect, Opaque())
+    printer = _Printer(gm, dialect, Opaque(), OriginWriter())
     lines, marked = [], 0
     for position, node in enumerate(gm.graph.nodes):
         try:
@@ -107,6 +127,7 @@ class _Printer:
     gm: fx.GraphModule
     dialect: Dialect
     opaque: Opaque
+    origins: OriginWriter
     depth: int = 0
     prefix: str = ""
     named: bool = False
@@ -123,6 +144,7 @@ class _Printer:
             if node.op == "placeholder":
                 continue
             region = self._region(node)
+            yield from (f"{pad}  {line}" for line in self.origins.group(meta.origins(node)))
             if region is not None:
                 yield from self._region_lines(node, region)
             elif isinstance(node.target, HigherOrderOp):
@@ -133,13 +155,14 @@ class _Printer:
 
     def _head(self, inputs: list[fx.Node]) -> Iterator[str]:
         texts = [self._input(node) for node in inputs]
-        origins = [self._origins(node) for node in inputs]
-        if len(inputs) <= 4 and not any(origins):
+        if len(inputs) <= 4 and not any(meta.origins(node) for node in inputs):
             yield f"graph({', '.join(texts)}) {{"
             return
         yield "graph("
-        for text, origin in zip(texts, origins):
-            yield "  " * (self.depth + 2) + text + "," + origin
+        pad = "  " * (self.depth + 2)
+        for node, text in zip(inputs, texts, strict=True):
+            yield from (pad + line for line in self.origins.group(meta.origins(node)))
+            yield f"{pad}{text},{self._origins(node)}"
         yield "  " * self.depth + ") {"
 
     def _input(self, node: fx.Node) -> str:
@@ -150,7 +173,7 @@ class _Printer:
         return f": {value_type(meta.value(node), self.opaque)}" if meta.has_value(node) else ""
 
     def _origins(self, node: fx.Node) -> str:
-        return origins_comment(meta.origins(node))
+        return self.origins.comment(meta.origins(node))
 
     def line(self, node: fx.Node) -> str:
         """Return the line of one node, without indentation."""
@@ -222,7 +245,8 @@ class _Printer:
 
     def _region_lines(self, node: fx.Node, region: fx.GraphModule) -> Iterator[str]:
         # the region's text stands in the place of its value, so it's not among the constants
-        inner = _Printer(region, self.dialect, self.opaque, self.depth + 1, f"{self.prefix}{node.target}.", self.named)
+        prefix = f"{self.prefix}{node.target}."
+        inner = _Printer(region, self.dialect, self.opaque, self.origins, self.depth + 1, prefix, self.named)
         inner.outside = self.outside
         first, *rest = inner.lines()
         yield f"{'  ' * (self.depth + 1)}{self._name(node)} = region {node.target!r} {first}"
@@ -234,26 +258,10 @@ class _Printer:
         yield f"{pad}{self._name(node)}{self._type(node)} = {target.name}["
         for number, program in enumerate(target.programs):
             prefix = f"{self.prefix}{self._name(node)[1:]}.{number}."
-            inner = _Printer(program, self.dialect, self.opaque, self.depth + 2, prefix, self.named)
+            inner = _Printer(program, self.dialect, self.opaque, self.origins, self.depth + 2, prefix, self.named)
             inner.outside = self.outside
             first, *rest = inner.lines()
             yield f"{pad}  {first}"
             yield from rest
         yield from [f"{pad}  {name}={value}" for name, value in target.options.items()]
         yield f"{pad}]({self._arguments(node)}){self._after_call(node)}"
-
-
-def origins_comment(where: Sequence[Origin]) -> str:
-    """Return the comment that ends a line."""
-    return "  # " + "; ".join(map(_origin, where)) if where else ""
-
-
-def _origin(origin: Origin) -> str:
-    file, function, op = map(_quoted, (origin.file, origin.function, origin.op))
-    return f"{file}:{origin.line} in {function}" + (f" ({op})" if origin.op else "")
-
-
-def _quoted(text: str) -> str:
-    """Quote a part of an origin when it holds what the comment's own syntax uses."""
-    plain = text and not any(c in text for c in " ;#'\"\\()\n\r\t:")
-    return text if plain else repr(text)

@@ -99,13 +99,13 @@ class Tokens:
         self._at += token.kind != "end"
         return token
 
-    def comment(self) -> str:
-        """Take the comment that ends the line of the token taken last; "" when there is none."""
+    def comment(self) -> Token | None:
+        """Take the comment that ends the line of the token taken last; None when there is none."""
         token = self._tokens[self._at]
         if token.kind != "comment" or token.line != self._tokens[self._at - 1].line:
-            return ""
+            return None
         self._at += 1
-        return token.text.lstrip("#/").strip()
+        return token
 
     def accept(self, text: str) -> bool:
         """Take the next token when it reads `text`, and tell whether it did."""

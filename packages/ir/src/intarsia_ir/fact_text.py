@@ -1,7 +1,7 @@
 """Size facts as text: each symbol once, with its range, where its value is read and what it was; then relations.
 
 symbol s0 in [2, inf] from 'x.size(0)' hint 6
-fact '((s0 % 2) == 0)'  # model.py:3 in f
+fact '((s0 % 2) == 0)'  #3
 """
 
 from __future__ import annotations

@@ -1,24 +1,32 @@
 """Text of the values of levels: all of a value, so that every stage runs from a file.
 
-    // level: Functional 1
+    // level: Functional 2
     symbol s0 in [2, inf] from 'x.size(0)' hint 6
-    fact '((s0 % 2) == 0)'  # model.py:3 in f
+    fact '((s0 % 2) == 0)'  #3
     input('x', source=source('self.x'), written=True)
     write(0, 0)
     output Fresh(1)
     reads {'s0': InputNumber(0)}
-    // dialect: aten 1
+    // dialect: aten 2
     graph(%x: f32[s0, 4]) {
-      %mul_tensor: f32[s0, 4] = aten.mul.Tensor(%x, 2)  # model.py:4 in f (mul)
+      # model.py:4 in f
+      #4
+      %mul_tensor: f32[s0, 4] = aten.mul.Tensor(%x, 2)  #4 mul
       ...
     }
+    origins
+      1 model.py
+        f: 4
+    origins under '/srv/project'
+      1 src/model.py
+        f: 3, 4
 
 Nodes have their own names, which plans and the levels below use too. First come the size facts, with each symbol
 declared once (a line `symbolic` where there could have been some, since composite ops come apart otherwise there); then
 the signature, a line for each input, write and output; then the guards; then the graph in the text
-of its dialect. A captured graph has lines `example f32[2, 3]` for its inputs besides, with `of 0` behind the
-type where memory is shared with that input. A partition is its graphs, one
-after the other, under a line for each pair of halves.
+of its dialect, and the user's lines of all of it (`intarsia_ir.origin_text`). A captured graph has lines
+`example f32[2, 3]` for its inputs besides, with `of 0` behind the type where memory is shared with that input. A
+partition is its graphs, one after the other, under a line for each pair of halves.
 
 What has no text (functions of the user, attributes of modules, opaque objects) is a name in it: `constants_of` gives
 the objects and `parse_value` takes them. Size symbols need an environment, which `intarsia_shapes.thawed` makes.
@@ -38,19 +46,18 @@ from typing import Any, Protocol
 import torch
 from torch._subclasses import FakeTensor, FakeTensorMode
 
-from intarsia_ir import aten as aten_dialect
 from intarsia_ir import meta
-from intarsia_ir import torch as torch_dialect
 from intarsia_ir._guard_text import guard_lines, guard_of
 from intarsia_ir._literals import Opaque, value_type
-from intarsia_ir._parse import Reader
-from intarsia_ir._print import Dialect, graph_lines, origins_comment
+from intarsia_ir._parse import Reader, parse_graph
+from intarsia_ir._print import Dialect, graph_lines
 from intarsia_ir._record_text import MAKERS, arguments_text, record_text
 from intarsia_ir._tokens import Tokens, fail, tokenize
 from intarsia_ir.aten.text import DIALECT as ATEN
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.fact_text import fact_lines, read_facts
 from intarsia_ir.fakes import strided_over
+from intarsia_ir.origin_text import OriginTable, OriginWriter, split_origins
 from intarsia_ir.records import GuardRecord, Halves, InputSpec, Signature, SizeExpression, SizeFacts, Write
 from intarsia_ir.torch.text import DIALECT as TORCH
 from intarsia_ir.values import Captured, Functional, Half, Partition, Recorded
@@ -76,7 +83,7 @@ __all__ = [
     "text_and_constants",
 ]
 
-SCHEMA = 1
+SCHEMA = 2  # 1, where each node has the user's lines in whole, is read as well
 Value = Captured | Recorded | Partition[Half]
 Symbols = Callable[[str, str], Any]
 
@@ -99,15 +106,16 @@ class LevelText:
     Args:
         level: The class.
         signature: What a value's graph is to its caller.
-        lines: `(value, opaque)` -> the lines after `// level: ...`, and what these refer to by name besides opaque
-            objects.
+        lines: `(value, opaque, origins)` -> the lines after `// level: ...` and before the footer, and what these refer
+            to by name besides opaque objects; `origins` writes the user's lines.
         read: `(reader, text, line, constants, thaw)` -> the value; `reader` is at the head, which ends where a line
-            `// dialect: ...` begins; `text` is all from there on, and `line` the number of lines before it.
+            `// dialect: ...` begins, and has the places of the footer; `text` is all from there on to the footer, and
+            `line` the number of lines before it.
     """
 
     level: type
     signature: Callable[[Any], Signature]
-    lines: Callable[[Any, Opaque], tuple[list[str], dict[str, Any]]]
+    lines: Callable[[Any, Opaque, OriginWriter], tuple[list[str], dict[str, Any]]]
     read: Callable[[Reader, str, int, Mapping[str, Any], Thaw | None], Any]
 
 
@@ -122,14 +130,22 @@ def print_value(value: Any, *, levels: Mapping[str, LevelText] | None = None) ->
         UnsupportedError: Something in the graph has no text; halves of a partition that aren't those of its graphs.
 
     Example:
-        >>> text = '''// level: Recorded 1
+        >>> text = '''// level: Recorded 2
         ... input('x')
         ... output Fresh(0)
-        ... // dialect: aten 1
+        ... // dialect: aten 2
         ... graph(%x: f32[2, 3]) {
-        ...   %y: f32[2, 3] = aten.add.Tensor(%x, 1, alpha=2)  # model.py:12 in forward (add)
+        ...   # model.py:12 in forward
+        ...   #12
+        ...   %y: f32[2, 3] = aten.add.Tensor(%x, 1, alpha=2)  #12 add
         ...   return (%y,)
         ... }
+        ... origins
+        ...   1 model.py
+        ...     forward: 12
+        ... origins
+        ...   1 model.py
+        ...     forward: 12
         ... '''
         >>> print_value(parse_value(text)) == text
         True
@@ -197,8 +213,9 @@ def parse_value(
 def _lines(value: Any, opaque: Opaque, levels: Mapping[str, LevelText]) -> tuple[list[str], dict[str, Any]]:
     """Return the lines of a value, and what they refer to by name besides opaque objects."""
     if not isinstance(value, Partition):
-        lines, named = _row(levels, value).lines(value, opaque)
-        return [f"// level: {type(value).__name__} {SCHEMA}", *lines], named
+        origins = OriginTable()
+        lines, named = _row(levels, value).lines(value, opaque, origins)
+        return [f"// level: {type(value).__name__} {SCHEMA}", *lines, *origins.lines()], named
     lines, named = ["// partition 1"], dict[str, Any]()
     for backward, halves in zip(value.backwards, value.halves, strict=True):
         if (halves.forward, halves.backward) != (_signature(levels, value.forward), _signature(levels, backward)):
@@ -225,13 +242,14 @@ def _signature(levels: Mapping[str, LevelText], value: Any) -> Signature:
     return _row(levels, value).signature(value)
 
 
-def _graph_lines(value: Captured | Recorded, opaque: Opaque) -> tuple[list[str], dict[str, Any]]:
-    graph, outside = graph_lines(value.graph_module, _dialect(type(value)), opaque)
-    return [*_head(value, opaque), *graph], outside
+def _graph_lines(value: Captured | Recorded, opaque: Opaque, origins: OriginWriter) -> tuple[list[str], dict[str, Any]]:
+    head = list(_head(value, opaque, origins))
+    graph, outside = graph_lines(value.graph_module, _dialect(type(value)), opaque, origins)
+    return [*head, *graph], outside
 
 
-def _head(value: Captured | Recorded, opaque: Opaque) -> Iterator[str]:
-    yield from fact_lines(value.facts, origins_comment)
+def _head(value: Captured | Recorded, opaque: Opaque, origins: OriginWriter) -> Iterator[str]:
+    yield from fact_lines(value.facts, origins.comment)
     if value.facts == SizeFacts() and _is_symbolic(value):
         yield "symbolic"
     yield from signature_lines(value.signature, opaque)
@@ -281,15 +299,17 @@ def _dialect(level: type) -> Dialect:
 
 def _one(text: str, line: int, constants: Mapping[str, Any], thaw: Thaw | None, levels: Mapping[str, LevelText]) -> Any:
     """Read one graph with its head; `line` is the number of lines before it."""
+    text, places = split_origins(text, line)
     header, graph = _HEADER.match(text), _GRAPH.search(text)
     if header is None or graph is None:
         fail("the first line must be `// level: <name> <version>`, and a line `// dialect: ...` must follow", line + 1)
     row = levels.get(header[1])
-    if row is None or int(header[2]) != SCHEMA:
+    if row is None or not 1 <= int(header[2]) <= SCHEMA:
         names = ", ".join(f"{name} {SCHEMA}" for name in levels)
-        what = f"the text is level {header[1]} {header[2]}; this reader takes {names}"
+        what = f"the text is level {header[1]} {header[2]}; this reader takes {names} and older"
         raise UnsupportedError(what, code="ir.schema")
     reader = record_reader(text[: graph.start()], line, constants)
+    reader.places = places
     return row.read(reader, text[graph.start() :], line + text[: graph.start()].count("\n"), constants, thaw)
 
 
@@ -305,8 +325,10 @@ def _read_graph(level: Any) -> Callable[[Reader, str, int, Mapping[str, Any], Th
         guards = read_guards(reader, signature.inputs)
         examples = tuple(_examples(reader))
         reader.tokens.expect_kind("end")
-        dialect: Any = torch_dialect if level is Captured else aten_dialect
-        gm = dialect.parse_ir("\n" * line + text, constants=constants, symbols=symbols, fake_mode=mode)
+        below = "\n" * line + text
+        gm = parse_graph(
+            below, _dialect(level), constants=constants, symbols=symbols, fake_mode=mode, places=reader.places
+        )
         if level is Captured:
             return Captured(gm, examples, signature, facts)
         return level(gm, signature, facts, guards) if issubclass(level, Functional) else level(gm, signature, facts)

@@ -5,11 +5,15 @@ view of that data. `intarsia_lowering` makes FX(loops) of FX(aten); the fuser th
 
 Example:
     >>> import torch
-    >>> gm = loops.parse_ir('''// dialect: loops 1
+    >>> gm = loops.parse_ir('''// dialect: loops 2
     ... graph(%x: f32[2, 3]) {
-    ...   %s: f32[2] = sum[i0: 2; r0: 3] load(%x, i0, r0)  # model.py:1 in forward
+    ...   # model.py:1 in forward
+    ...   %s: f32[2] = sum[i0: 2; r0: 3] load(%x, i0, r0)  #1
     ...   return (%s,)
     ... }
+    ... origins
+    ...   1 model.py
+    ...     forward: 1
     ... ''')
     >>> loops.interpret(gm, torch.ones(2, 3))
     (tensor([3., 3.]),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ import torch
 
 from intarsia_ir.dtypes import DTYPE_NAMES, dtype_from_name
 from intarsia_ir.higher_order import HigherOrderOp
+from intarsia_ir.origin_text import NO_PLACES, Places, origins_of_comment, split_origins
 from intarsia_ir.records import Origin, SizeFact, SizeFacts
 from intarsia_loops._subgraphs import read_higher_order
 from intarsia_loops._tokens import Token, fail, tokens_after_head
@@ -38,13 +38,18 @@ from intarsia_loops.symbols import symbol
 
 __all__ = ["Parser", "parse_called", "parse_program"]
 
-_ORIGIN = re.compile(r"(?P<file>.+?):(?P<line>\d+) in (?P<function>.+?)(?: \((?P<op>[^()]*)\))?")
+_SCHEMAS = (SCHEMA, 1)
 T = TypeVar("T")
 _SHORT_DTYPES = frozenset(DTYPE_NAMES.values())
 
 
 def parse_program(
-    text: str, dialect: str, constants: Mapping[str, torch.Tensor] | None = None, *, line: int = 0
+    text: str,
+    dialect: str,
+    constants: Mapping[str, torch.Tensor] | None = None,
+    *,
+    line: int = 0,
+    places: Places | None = None,
 ) -> Program:
     """Return the program with this text.
 
@@ -53,23 +58,32 @@ def parse_program(
         dialect: The dialect that its header must name.
         constants: Tensor of every `constant` in the head; the text has only their types.
         line: Lines before it in what the user wrote.
+        places: What numbers of lines stand for, in a part of a text; its own footer says it when left out.
 
     Raises:
         InvalidArgumentError: The text is not of this form, with the line where it departs from it.
+        UnsupportedError: It is of a version that isn't read.
     """
-    return Parser(tokens_after_head(text, dialect, SCHEMA, line), constants or {}).program()
+    if places is None:
+        text, places = split_origins(text, line)
+    return Parser(tokens_after_head(text, dialect, _SCHEMAS, line), constants or {}, places).program()
 
 
-def parse_called(text: str, constants: Mapping[str, torch.Tensor] | None = None, *, line: int = 0) -> Called:
+def parse_called(
+    text: str, constants: Mapping[str, torch.Tensor] | None = None, *, line: int = 0, places: Places | None = None
+) -> Called:
     """Return the program of calls with this text; arguments and errors as in `parse_program`."""
-    return Parser(tokens_after_head(text, "kernels", SCHEMA, line), constants or {}).called()
+    if places is None:
+        text, places = split_origins(text, line)
+    return Parser(tokens_after_head(text, "kernels", _SCHEMAS, line), constants or {}, places).called()
 
 
 class Parser:
     """Recursive descent over the tokens; index expressions and values know the names in scope."""
 
-    def __init__(self, tokens: list[Token], constants: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, tokens: list[Token], constants: Mapping[str, torch.Tensor], places: Places = NO_PLACES) -> None:
         self.tokens, self.at = tokens, 0
+        self.places = places
         self.given_constants = constants
         self.facts = SizeFacts()
         self.buffers: dict[str, Buffer] = {}
@@ -130,12 +144,7 @@ class Parser:
         if token.kind != "comment" or token.line != self.tokens[self.at - 1].line:
             return ()
         self.at += 1
-        origins = []
-        for part in token.text.lstrip("#").strip().split("; "):
-            match = _ORIGIN.fullmatch(part)
-            if match:
-                origins.append(Origin(match["file"], int(match["line"]), match["function"], match["op"] or ""))
-        return tuple(origins)
+        return origins_of_comment(token.text, self.places, token.line)
 
     # ---- the program
 
@@ -499,7 +508,7 @@ class Parser:
                 key = self.kind("name")
                 self.expect("=")
                 options[key] = self.integer()
-        return read_higher_order(name, texts, options, outs, self.given_constants)
+        return read_higher_order(name, texts, options, outs, self.given_constants, self.places)
 
     def argument(self) -> Any:
         token = self.peek()

@@ -1,11 +1,11 @@
 """Text of calls with subgraphs: the graphs of a higher-order op are FX(aten) in its place, without values.
 
 %y: f32[3] = extern cond[
-  // dialect: aten 1
+  // dialect: aten 2
   graph(%x) {
     ...
   }
-  // dialect: aten 1
+  // dialect: aten 2
   graph(%x) {
     ...
   }
@@ -22,6 +22,7 @@ import torch
 
 from intarsia_ir import aten
 from intarsia_ir.higher_order import HigherOrderOp
+from intarsia_ir.origin_text import OriginWriter, Places
 from intarsia_loops.called import Called
 from intarsia_loops.program import Extern, Program
 
@@ -31,17 +32,22 @@ __all__ = ["GRAPH", "read_higher_order", "subgraph_constants", "target_text"]
 GRAPH = r"//\ dialect:\ aten\ [^\n]*\n(?P<margin>\ *)graph\((?s:.*?)\n(?P=margin)\}(?=\n)"
 
 
-def target_text(target: Any) -> str:
+def target_text(target: Any, origins: OriginWriter) -> str:
     """Return the text of what an extern call calls."""
     if not isinstance(target, HigherOrderOp):
         return str(target)
-    lines = [line for program in target.programs for line in aten.print_ir(program).splitlines()]
+    lines = [line for program in target.programs for line in aten.print_ir(program, origins=origins).splitlines()]
     lines += [f"{name}={value}" for name, value in target.options.items()]
     return "\n".join([f"{target.name}[", *[f"  {line}" for line in lines], "]"])
 
 
 def read_higher_order(
-    name: str, texts: Sequence[str], options: Mapping[str, int], outs: Sequence[str], constants: Mapping[str, Any]
+    name: str,
+    texts: Sequence[str],
+    options: Mapping[str, int],
+    outs: Sequence[str],
+    constants: Mapping[str, Any],
+    places: Places,
 ) -> HigherOrderOp:
     """Return the op of graphs with these texts; `outs` are the results of its call, which name its constants."""
     programs = []
@@ -50,7 +56,7 @@ def read_higher_order(
         constants_of_op = {
             key.removeprefix(prefix): value for key, value in constants.items() if key.startswith(prefix)
         }
-        programs.append(aten.parse_ir(textwrap.dedent(text) + "\n", constants=constants_of_op))
+        programs.append(aten.parse_ir(textwrap.dedent(text) + "\n", constants=constants_of_op, places=places))
     return HigherOrderOp(name, programs, options)
 
 

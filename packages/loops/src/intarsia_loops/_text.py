@@ -1,9 +1,11 @@
 """Programs as text: what both dialects share of printing.
 
-    // dialect: loops 1          made by: lower(aten)
+    // dialect: loops 2          made by: lower(aten)
     symbol s0 in [2, 4096] from 'x.size(0)' hint 7
     graph(%x: f32[s0, 128]) {
-      %m: f32[s0] = max[i0: s0; r0: 128] load(%x, i0, r0)  # model.py:12 in forward
+      # model.py:12 in forward
+      #12
+      %m: f32[s0] = max[i0: s0; r0: 128] load(%x, i0, r0)  #12 softmax
       %y: f32[s0, 128] = map[i0: s0, i1: 128] {
         t0 = sub(load(%x, i0, i1), load(%m, i0))
         mul(t0, t0)
@@ -11,12 +13,19 @@
       %z: f32[128, s0] = extern aten.t_copy.default(%y)
       return (view(%z, f32[4]@(2)+1),)
     }
+    origins
+      1 model.py
+        forward: 12
+    origins
+      1 model.py
+        forward: 12
 
 A type is an element type, sizes in [], strides after @ unless row-major, an offset after +, a device after `on`
 unless it is the CPU. A nest names its axes with their extents, reduced (or scanned) ones after `;`. A value used more
 than once is named t0, t1, ... . A constant is written as a conversion of a number: `f32(1.0)`. In the arguments of an
 extern call a tensor is `%x`, or `view(%x, type)` with sizes, strides and offset; a size expression, or a comparison of
-two, is in backquotes. A result without a `%` is a number, and a size symbol from there on.
+two, is in backquotes. The user's lines are as in `intarsia_ir.origin_text`.
+A result without a `%` is a number, and a size symbol from there on.
 """
 
 from __future__ import annotations
@@ -31,38 +40,47 @@ import torch
 from intarsia_ir.dtypes import DTYPE_NAMES
 from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.fact_text import fact_lines
-from intarsia_ir.records import Origin
+from intarsia_ir.origin_text import OriginTable, OriginWriter
 from intarsia_loops._subgraphs import target_text
 from intarsia_loops.called import Called, KernelCall
 from intarsia_loops.index import ZERO, Atom, IndexExpr, row_major
-from intarsia_loops.program import SCHEMA, Buffer, Condition, Extern, Item, Nest, Program, TensorRef, Val
+from intarsia_loops.program import SCHEMA, Buffer, Condition, Extern, Item, Kernel, Nest, Program, TensorRef, Val
 from intarsia_loops.rewrites import operands, postorder
 
 __all__ = [
     "argument_text",
     "buffer_type",
     "head_lines",
+    "item_lines",
     "item_text",
-    "origins_text",
+    "program_lines",
     "program_text",
     "shared_values",
     "value_text",
     "value_with",
 ]
 
+_IN_FULL = OriginWriter()
+
 
 def program_text(program: Program | Called, dialect: str, made_by: str = "") -> str:
     """Return the text of a program, ending in a newline."""
+    origins = OriginTable()
+    lines = program_lines(program, dialect, origins, made_by)
+    return "\n".join([*lines, *origins.lines()]) + "\n"
+
+
+def program_lines(program: Program | Called, dialect: str, origins: OriginWriter, made_by: str = "") -> list[str]:
+    """Return the lines of a program before its footer, the part of them that a value shares with what is beside it."""
     head = f"// dialect: {dialect} {SCHEMA}"
     lines = [f"{head}          made by: {made_by}" if made_by else head]
-    lines += fact_lines(program.facts, origins_text)
+    lines += fact_lines(program.facts, origins.comment)
     lines += head_lines(program)
     for item in program.items:
-        lines += ["  " + line for line in item_text(item, program.buffers).splitlines()]
+        lines += ["  " + line for line in item_lines(item, program.buffers, origins)]
     returned = [argument_text(v, program.buffers) for v in program.outputs]
     lines.append(f"  return ({', '.join(returned)}{',' if len(returned) == 1 else ''})")
-    lines += ["}", *placement_lines(program)]
-    return "\n".join(lines) + "\n"
+    return [*lines, "}", *placement_lines(program)]
 
 
 def placement_lines(program: Program | Called) -> list[str]:
@@ -107,28 +125,35 @@ def _type(
 
 def item_text(item: Item | KernelCall, buffers: Mapping[str, Buffer]) -> str:
     """Return the text of one item, without indentation; works on broken programs too."""
+    return "\n".join(item_lines(item, buffers, _IN_FULL))
+
+
+def item_lines(item: Item | KernelCall, buffers: Mapping[str, Buffer], origins: OriginWriter) -> list[str]:
+    """Return the lines of one item, with the comments of groups that begin in it."""
+    if isinstance(item, Kernel):
+        lines = [f"kernel[{_axes(item.rows)}] {{"]
+        for step in item.steps:
+            prefix = "local " if step.out in item.local else ""
+            lines += ["  " + line for line in (*origins.group(step.origins), *_nest(step, buffers, prefix, origins))]
+        return [*lines, "}"]
+    group = origins.group(item.origins)
     if isinstance(item, Extern):
-        return _extern(item, buffers)
-    if isinstance(item, KernelCall):
-        outs = ", ".join(f"%{name}: {buffer_type(buffers.get(name))}" for name in item.outs)
-        return f"{outs} = kernel({', '.join(f'%{name}' for name in item.operands)}){origins_text(item.origins)}"
+        return [*group, *_extern(item, buffers, origins).splitlines()]
     if isinstance(item, Nest):
-        return _nest(item, buffers, "")
-    lines = [f"kernel[{_axes(item.rows)}] {{"]
-    for step in item.steps:
-        prefix = "local " if step.out in item.local else ""
-        lines += ["  " + line for line in _nest(step, buffers, prefix).splitlines()]
-    return "\n".join([*lines, "}"])
+        return [*group, *_nest(item, buffers, "", origins)]
+    outs = ", ".join(f"%{name}: {buffer_type(buffers.get(name))}" for name in item.outs)
+    operands = ", ".join(f"%{name}" for name in item.operands)
+    return [*group, f"{outs} = kernel({operands}){origins.comment(item.origins)}"]
 
 
-def _nest(nest: Nest, buffers: Mapping[str, Buffer], prefix: str) -> str:
+def _nest(nest: Nest, buffers: Mapping[str, Buffer], prefix: str, origins: OriginWriter) -> list[str]:
     head = f"{prefix}%{nest.out}: {buffer_type(buffers.get(nest.out))} = {nest.kind}[{_axes(nest.axes)}"
     head += f"; {_axes(nest.red)}] " if nest.red else "] "
     names, lines = shared_values(nest.body)
-    last, where = value_with(nest.body, names), origins_text(nest.origins)
+    last, where = value_with(nest.body, names), origins.comment(nest.origins)
     if not lines:
-        return head + last + where
-    return "\n".join([head + "{" + where, *[f"  {line}" for line in lines], f"  {last}", "}"])
+        return [head + last + where]
+    return [head + "{" + where, *[f"  {line}" for line in lines], f"  {last}", "}"]
 
 
 def _axes(axes: Iterable[Atom]) -> str:
@@ -183,13 +208,12 @@ def _number(value: bool | int | float) -> str:
 # ---- extern calls -------------------------------------------------------------------------------------------
 
 
-def _extern(item: Extern, buffers: Mapping[str, Buffer]) -> str:
+def _extern(item: Extern, buffers: Mapping[str, Buffer], origins: OriginWriter) -> str:
     outs = ", ".join((f"%{o}: {buffer_type(buffers[o])}" if o in buffers else o) if o else "_" for o in item.outs)
     args = [argument_text(a, buffers) for a in item.args]
     args += [f"{k}={argument_text(v, buffers)}" for k, v in item.kwargs]
-    return (
-        f"{outs}{' ' if outs else ''}= extern {target_text(item.target)}({', '.join(args)}){origins_text(item.origins)}"
-    )
+    target = target_text(item.target, origins)
+    return f"{outs}{' ' if outs else ''}= extern {target}({', '.join(args)}){origins.comment(item.origins)}"
 
 
 def argument_text(value: Any, buffers: Mapping[str, Buffer]) -> str:
@@ -222,12 +246,3 @@ def _ref(ref: TensorRef, buffers: Mapping[str, Buffer]) -> str:
     whole = buffer is not None and (ref.shape, ref.strides) == (buffer.shape, buffer.strides) and ref.offset is ZERO
     dtype = buffer.dtype if buffer is not None else "?"
     return f"%{ref.buffer}" if whole else f"view(%{ref.buffer}, {_type(dtype, ref.shape, ref.strides, ref.offset)})"
-
-
-def origins_text(where: Sequence[Origin]) -> str:
-    return "  # " + "; ".join(map(_origin_text, where)) if where else ""
-
-
-def _origin_text(origin: Origin) -> str:
-    # what goes on after a break has brackets in its name, which aren't those of an operation
-    return f"{origin} ({origin.op})" if origin.op or origin.function.endswith(")") else str(origin)

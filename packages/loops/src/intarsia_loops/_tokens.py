@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.errors import InvalidArgumentError, UnsupportedError
 from intarsia_loops._subgraphs import GRAPH
 
 __all__ = ["Token", "fail", "tokens_after_head", "tokens_of"]
@@ -37,12 +38,28 @@ def fail(what: str, line: int) -> NoReturn:
     raise InvalidArgumentError(f"line {line} of the IR text: {what}", code="ir.parse")
 
 
-def tokens_after_head(text: str, dialect: str, schema: int, line: int = 0) -> list[Token]:
-    """Return the tokens after the header, which must name a dialect; `line` is the number of lines before that."""
+def tokens_after_head(text: str, dialect: str, schemas: Sequence[int], line: int = 0) -> list[Token]:
+    """Return the tokens after the header.
+
+    Args:
+        text: Of a program, without its footer.
+        dialect: What the header must name.
+        schemas: The versions that are read, the newest first.
+        line: Lines before the text.
+
+    Raises:
+        InvalidArgumentError: It starts with no such header, or isn't made of tokens.
+        UnsupportedError: `ir.schema`: it is of another version.
+    """
     head, _, rest = text.partition("\n")
     header = re.match(r"// dialect: (\w+) (\d+)", head)
-    if header is None or header.group(1) != dialect or int(header.group(2)) != schema:
-        fail(f"expected the header '// dialect: {dialect} {schema}', found {head!r}", line + 1)
+    if header is None or header[1] != dialect:
+        fail(f"expected the header '// dialect: {dialect} {schemas[0]}', found {head!r}", line + 1)
+    if int(header[2]) not in schemas:
+        takes = " and ".join(f"{dialect} {schema}" for schema in schemas)
+        raise UnsupportedError(
+            f"the text is dialect {dialect} {header[2]}; this reader takes {takes}", code="ir.schema"
+        )
     return tokens_of(rest, line + 1)
 
 

@@ -68,7 +68,7 @@ def called(program: Program) -> Called:
 
     Example:
         >>> from intarsia_loops import from_fx, kernels
-        >>> text = '''// dialect: kernels 1
+        >>> text = '''// dialect: kernels 2
         ... graph(%x: f32[4]) {
         ...   kernel[i0: 4] {
         ...     local %y: f32[4] = map[i0: 4] neg(load(%x, i0))

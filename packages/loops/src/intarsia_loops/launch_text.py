@@ -5,7 +5,7 @@
     kernels 1
     scratch %part0: f32[64, 4]
     arena 1024 bytes, at least 1024, %part0 at 0
-    launch (%x, %y) items 0 1 as 0 {  # model.py:3 in f
+    launch (%x, %y) items 0 1 as 0 {  #3 sum
       layout %b0: f32[64, 100]
       layout %b1: f32[64]
       kernel[i0: 64] {
@@ -30,7 +30,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from intarsia_loops._text import buffer_type, item_text, origins_text, placement_lines
+from intarsia_ir.origin_text import NO_PLACES, OriginWriter, Places
+from intarsia_loops._text import buffer_type, item_lines, placement_lines
 from intarsia_loops._tokens import fail, tokens_of
 from intarsia_loops.grid import GridWalk
 from intarsia_loops.launches import Finish, Launches, LaunchPlan, Walk
@@ -45,7 +46,7 @@ __all__ = ["HEADER", "launches_lines", "parse_launches"]
 HEADER = "// launches 3"
 
 
-def launches_lines(launches: Launches) -> Iterator[str]:
+def launches_lines(launches: Launches, origins: OriginWriter) -> Iterator[str]:
     """Yield the lines of launches, the memory plan among them; those of their program are the kernels dialect's."""
     yield HEADER
     yield target_line(launches.target)
@@ -55,16 +56,17 @@ def launches_lines(launches: Launches) -> Iterator[str]:
     yield from placement_lines(launches.program)
     functions: dict[object, int] = {}
     for plan in launches.launches:
-        yield from _launch(plan, functions.setdefault(plan.key, len(functions)))
+        yield from _launch(plan, functions.setdefault(plan.key, len(functions)), origins)
 
 
-def parse_launches(text: str, program: Program, *, line: int = 0) -> Launches:
+def parse_launches(text: str, program: Program, *, line: int = 0, places: Places = NO_PLACES) -> Launches:
     """Return the launches whose lines are `text`.
 
     Args:
         text: What `launches_lines` gives.
         program: The kernels program that they are of.
         line: Lines before it in what the user wrote.
+        places: What numbers of lines stand for: they are in the footer of the value.
 
     Raises:
         InvalidArgumentError: The text is not of this form, with the line where it departs from it.
@@ -72,7 +74,7 @@ def parse_launches(text: str, program: Program, *, line: int = 0) -> Launches:
     head, _, rest = text.partition("\n")
     if head != HEADER:
         fail(f"expected the header {HEADER!r}, found {head!r}", line + 1)
-    parser = _LaunchParser(tokens_of(rest, line + 1), {})
+    parser = _LaunchParser(tokens_of(rest, line + 1), {}, places)
     parser.facts = program.facts
     return parser.launches(program)
 
@@ -88,25 +90,28 @@ def _names(names: Iterable[str]) -> str:
     return f"({', '.join(f'%{n}' for n in names)})"
 
 
-def _launch(plan: LaunchPlan, function: int) -> Iterator[str]:
+def _launch(plan: LaunchPlan, function: int, origins: OriginWriter) -> Iterator[str]:
+    yield from origins.group(plan.origins)
     text = f"launch {', '.join(map(_names, plan.sets))} items {plan.items[0]} {plan.items[1]}"
     text += (f" chunk {plan.chunk}" if plan.chunk else "") + ("" if plan.initial else " partial")
-    yield f"{text} as {function} {{{origins_text(plan.origins)}"
+    yield f"{text} as {function} {{{origins.comment(plan.origins)}"
     yield from (f"  layout %{name}: {buffer_type(buffer)}" for name, buffer in plan.layouts.items())
     yield from (f"  assert %{name} {said!r}" for name, said in plan.asserts)
-    yield from _inside(_walked(plan.kernel, plan.walk, plan.layouts))
+    yield from _inside(_walked(plan.kernel, plan.walk, plan.layouts, origins))
     if plan.finish is not None:
         f = plan.finish
         yield f"  finish {f.modulus} {f.width} arrivals {f.arrivals} counters {f.counters} {{"
-        yield from _inside(_inside(_walked(f.kernel, f.walk, plan.layouts)))
+        yield from _inside(_inside(_walked(f.kernel, f.walk, plan.layouts, origins)))
         yield "  }"
     yield "}"
 
 
-def _walked(kernel: Kernel, walk: Walk | VectorWalk | None, layouts: Mapping[str, Buffer]) -> Iterator[str]:
+def _walked(
+    kernel: Kernel, walk: Walk | VectorWalk | None, layouts: Mapping[str, Buffer], origins: OriginWriter
+) -> Iterator[str]:
     """Yield a kernel, and how it is walked."""
     inner = {**{s.out: inner_layout(s) for s in kernel.steps}, **layouts}
-    yield from item_text(kernel, inner).splitlines()
+    yield from item_lines(kernel, inner, origins)
     if isinstance(walk, VectorWalk):
         yield from walk_lines(walk)
     elif walk is not None:

@@ -1,12 +1,12 @@
 """Text of the values from loops down, and with them of every value: all of it, so that every stage runs from a file.
 
-    // level: Kernels 1
+    // level: Emitted 2
     device device('cpu')
     target Target(isa='avx2', compiler='g++', threads=8)
     apart False
     input('x')
     output Fresh(0)
-    // dialect: kernels 1
+    // dialect: kernels 2
     graph(%x: f32[64, 100]) {
       ...
     }
@@ -17,12 +17,14 @@
     scratch %part0: f32[64, 4]
     text 120 lines
     ...
+    origins under '/srv/project'
+      ...
 
 A buildable value has a line `name 'f'` after its target, calls in place of kernels (`called`), and no launches.
 
 A head has the contract: where it runs, what it is compiled for, then the signature and the guards as above. Size facts
 are those of the program, in the text of its dialect. A launched value has its launches after that
-(`launch_text`), an emitted one its source after these, word for word.
+(`launch_text`), an emitted one its source after these, word for word. The footer has the lines of all of it.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ import torch
 
 from intarsia_ir import text as upper
 from intarsia_ir.errors import UnsupportedError
+from intarsia_ir.origin_text import OriginWriter
 from intarsia_ir.records import KernelSource
 from intarsia_ir.text import (
     LevelText,
@@ -51,13 +54,13 @@ from intarsia_ir.text import (
 )
 from intarsia_loops._parse import Parser, parse_called, parse_program
 from intarsia_loops._subgraphs import subgraph_constants
-from intarsia_loops._text import buffer_type, program_text
+from intarsia_loops._text import buffer_type, program_lines, program_text
 from intarsia_loops._tokens import fail, tokens_of
 from intarsia_loops.graph import from_fx, to_fx
 from intarsia_loops.launch_text import HEADER, launches_lines, parse_launches
 from intarsia_loops.launches import Launches
 from intarsia_loops.levels import Buildable, Contract, Emitted, Kernels, Launched, Loops
-from intarsia_loops.program import Buffer, Program
+from intarsia_loops.program import Buffer
 
 __all__ = ["LEVELS", "constants_of", "parse_value", "print_value"]
 
@@ -87,26 +90,25 @@ def parse_value(text: str, *, constants: Mapping[str, Any] | None = None, thaw: 
 # ---- writing ----------------------------------------------------------------------------------------------------
 
 
-def _lines(value: Lower, opaque: Opaque) -> tuple[list[str], dict[str, Any]]:
+def _lines(value: Lower, opaque: Opaque, origins: OriginWriter) -> tuple[list[str], dict[str, Any]]:
     program = from_fx(value.graph_module)
     dialect = "loops" if isinstance(value, Loops) else "kernels"
-    graph = program_text(program, dialect)
-    lines = [*_contract(value.contract, opaque), *graph.splitlines()]
+    lines = [*_contract(value.contract, opaque), *program_lines(program, dialect, origins)]
     if isinstance(value, Kernels):
         lines.insert(2, f"apart {value.apart}")
     if isinstance(value, Launched | Emitted):
         bare = [program_text(replace(p, placement=None), dialect) for p in (program, value.launches.program)]
         if bare[0] != bare[1]:
             raise UnsupportedError("the launches are of another program than the graph beside them", code="ir.text")
-        lines += launches_lines(value.launches)
+        lines += launches_lines(value.launches, origins)
     if isinstance(value, Emitted):
         lines += _source_lines(value.source, opaque)
     return lines, {**program.constants, **subgraph_constants(program)}
 
 
-def _buildable_lines(value: Buildable, opaque: Opaque) -> tuple[list[str], dict[str, Any]]:
+def _buildable_lines(value: Buildable, opaque: Opaque, origins: OriginWriter) -> tuple[list[str], dict[str, Any]]:
     device, target, *rest = _contract(value.contract, opaque)
-    graph = program_text(value.program, "kernels").splitlines()
+    graph = program_lines(value.program, "kernels", origins)
     lines = [device, target, f"name {value.name!r}", *rest, *graph, *_source_lines(value.source, opaque)]
     return lines, {**value.program.constants, **subgraph_constants(value.program)}
 
@@ -140,12 +142,13 @@ def _read(level: type) -> Callable[[Reader, str, int, Mapping[str, Any], Thaw | 
     def read(reader: Reader, text: str, line: int, constants: Mapping[str, Any], thaw: Thaw | None) -> Any:
         contract, apart = _read_contract(reader, "apart")
         graph, launches, source = _parts(text, line)
-        gm = to_fx(_read_program(graph, "loops" if level is Loops else "kernels", constants))
+        dialect = "loops" if level is Loops else "kernels"
+        gm = to_fx(parse_program(graph.text, dialect, _tensors(constants), line=graph.line, places=reader.places))
         if level is Loops:
             return Loops(gm, contract)
         if level is Kernels:
             return Kernels(gm, contract, apart)
-        plan: Launches = parse_launches(launches.text, from_fx(gm), line=launches.line)
+        plan: Launches = parse_launches(launches.text, from_fx(gm), line=launches.line, places=reader.places)
         if level is Launched:
             return Launched(gm, contract, plan)
         return Emitted(gm, contract, plan, _read_source(source, constants))
@@ -156,7 +159,7 @@ def _read(level: type) -> Callable[[Reader, str, int, Mapping[str, Any], Thaw | 
 def _read_buildable(reader: Reader, text: str, line: int, constants: Mapping[str, Any], thaw: Thaw | None) -> Buildable:
     contract, name = _read_contract(reader, "name")
     graph, _, source = _parts(text, line)
-    program = parse_called(graph.text, _tensors(constants), line=graph.line)
+    program = parse_called(graph.text, _tensors(constants), line=graph.line, places=reader.places)
     return Buildable(program, contract, _read_source(source, constants), name)
 
 
@@ -172,10 +175,6 @@ def _read_contract(reader: Reader, word: str) -> tuple[Contract, Any]:
     contract = Contract(signature, read_guards(reader, signature.inputs), target, device)
     tokens.expect_kind("end")
     return contract, also
-
-
-def _read_program(part: _Part, dialect: str, constants: Mapping[str, Any]) -> Program:
-    return parse_program(part.text, dialect, _tensors(constants), line=part.line)
 
 
 def _tensors(constants: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -41,7 +41,7 @@ __all__ = [
     "val",
 ]
 
-SCHEMA = 1
+SCHEMA = 2  # 1, where each nest has the user's lines in whole, is read as well
 
 
 class Val:

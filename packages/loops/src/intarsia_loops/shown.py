@@ -53,7 +53,7 @@ def makers(program: Program | Called) -> dict[str, int]:
 
     Example:
         >>> from intarsia_loops import from_fx, loops
-        >>> text = '''// dialect: loops 1
+        >>> text = '''// dialect: loops 2
         ... symbol u0 in [0, inf]
         ... graph(%x: f32[4]) {
         ...   %y: i64[u0, 1]@(1, u0) = extern aten.nonzero.default(%x)

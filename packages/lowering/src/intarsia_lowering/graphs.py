@@ -99,11 +99,15 @@ def lower(
 
     Example:
         >>> from intarsia_ir.aten import parse_ir
-        >>> aten = parse_ir('''// dialect: aten 1
+        >>> aten = parse_ir('''// dialect: aten 2
         ... graph(%x: f32[2]) {
-        ...   %0: f32[2] = aten.mul.Tensor(%x, 2)  # model.py:1 in forward
+        ...   # model.py:1 in forward
+        ...   %0: f32[2] = aten.mul.Tensor(%x, 2)  #1
         ...   return (%0,)
         ... }
+        ... origins
+        ...   1 model.py
+        ...     forward: 1
         ... ''')
         >>> lower(aten)(torch.tensor([1.0, 3.0]))
         (tensor([2., 6.]),)

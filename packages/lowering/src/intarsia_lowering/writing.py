@@ -12,18 +12,26 @@ Example:
     >>> from intarsia_lowering import lower
     >>> def softplus(b: Builder, x: Tensor) -> Tensor:
     ...     return b.pointwise(lambda v: unary("log", unary("exp", v) + 1), x)
-    >>> aten = parse_ir('''// dialect: aten 1
+    >>> aten = parse_ir('''// dialect: aten 2
     ... graph(%x: f32[3]) {
-    ...   %0: f32[3] = aten.softplus.default(%x)  # model.py:1 in forward
+    ...   # model.py:1 in forward
+    ...   %0: f32[3] = aten.softplus.default(%x)  #1
     ...   return (%0,)
     ... }
+    ... origins
+    ...   1 model.py
+    ...     forward: 1
     ... ''')
     >>> print(loops.print_ir(lower(aten, lowerings={torch.ops.aten.softplus.default: softplus})), end="")
-    // dialect: loops 1
+    // dialect: loops 2
     graph(%x: f32[3]) {
-      %softplus_default: f32[3] = map[i0: 3] log(add(exp(load(%x, i0)), f32(1.0)))  # model.py:1 in forward
+      # model.py:1 in forward
+      %softplus_default: f32[3] = map[i0: 3] log(add(exp(load(%x, i0)), f32(1.0)))  #1
       return (%softplus_default,)
     }
+    origins
+      1 model.py
+        forward: 1
 """
 
 from intarsia_loops.program import Val, cast, const, index_value

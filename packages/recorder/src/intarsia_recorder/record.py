@@ -120,6 +120,8 @@ def record(
     versions = [_version(fake) for fake in fakes]
     placeholders = [recorder.placeholder(fake, name) for fake, name in zip(fakes, names, strict=True)]
     entry_grad_mode = torch.is_grad_enabled()
+    if isinstance(program, fx.GraphModule):
+        recorder.where = _first_line(program)  # what goes on around a program is no line of its own
     with recording(recorder), (around or _nothing_around)(recorder, fakes) as proceed:
         if isinstance(program, fx.GraphModule):
             result = _run_graph(recorder, program, fakes, placeholders)
@@ -284,6 +286,12 @@ def _version(fake: Any) -> int | None:
     if not isinstance(fake, torch.Tensor):
         return None
     return 0 if fake.is_inference() else fake._version
+
+
+def _first_line(program: fx.GraphModule) -> tuple[Origin, ...] | None:
+    """Return the line that the first node with one comes from; None where none has."""
+    origins = next((where for node in program.graph.nodes if (where := meta.origins(node))), ())
+    return tuple([dataclasses.replace(origin, op="") for origin in origins[:1]]) or None
 
 
 def _run_graph(

@@ -529,8 +529,9 @@ class Recorder(TorchDispatchMode):
         backward = torch._C._current_autograd_node()
         if backward is None:
             origins = self.where if self.where is not None else user_frames(skip=3, known=self._frames)
-            # autograd numbers its nodes in the order of creation; the forward op that runs now is the last one made
-            self._stack_of_sequence[torch.autograd._get_sequence_nr() - 1] = origins
+            # autograd numbers its nodes in the order of creation; the forward op that runs now made the last one, or
+            # none, and then that one is of an op before
+            self._stack_of_sequence.setdefault(torch.autograd._get_sequence_nr() - 1, origins)
             return origins
         forward = self._stack_of_sequence.get(backward._sequence_nr())
         return forward or (self.where if self.where is not None else user_frames(skip=3, known=self._frames))

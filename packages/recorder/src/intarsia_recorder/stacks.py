@@ -14,7 +14,7 @@ from intarsia_ir.records import Origin
 __all__ = ["raising_frames", "user_frames"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_SKIPPED = (os.path.dirname(torch.__file__) + os.sep, _HERE, "<frozen", "<eval_with_key")
+_SKIPPED = (os.path.dirname(torch.__file__) + os.sep, _HERE, contextlib.__file__, "<frozen", "<eval_with_key")
 _RECORD = _HERE + "record.py"
 _NOWHERE = (Origin("<python>", 0, "program"),)
 
@@ -63,7 +63,7 @@ def raising_frames(error: BaseException) -> tuple[Origin, ...]:
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        if not code.co_filename.startswith((*_SKIPPED, contextlib.__file__)):
+        if not code.co_filename.startswith(_SKIPPED):
             origins.append(Origin(code.co_filename, trace.tb_lineno, code.co_qualname))
         trace = trace.tb_next
     return tuple(origins)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from markupsafe import Markup, escape
 
+from intarsia_ir.errors import InvalidArgumentError
+from intarsia_ir.origin_text import Places as Numbers
+from intarsia_ir.origin_text import origins_of_comment, split_origins
 from intarsia_ir.records import Origin
 
 __all__ = ["Lines", "Places", "compared"]
@@ -18,8 +21,10 @@ __all__ = ["Lines", "Places", "compared"]
 _MADE = re.compile(r"^ *(?:local )?%(\w+): ")
 _INPUT = re.compile(r"[(,] ?%(\w+): ")
 _NAME = re.compile(r"%(\w+)")
-_COMMENT = "  # "
-_ORIGIN = re.compile(r"(.*?):(\d+) in ('[^']*'|.*?)(?: \(((?!after the break)[^()]*)\))?")
+_COMMENT = re.compile(r"(.*  )(#\d.*)")
+_REFERENCE = re.compile(r"((?:^|; )#[\d:.]+)")
+_GROUP = re.compile(r" *# ([^ ;]+:\d+ in .*)")
+_PLACE = re.compile(r"([^ ;]+:\d+)(?= in )")
 _LONGEST_COMPARED = 20_000  # lines; comparing takes time that grows with their square where much is different
 
 
@@ -40,11 +45,11 @@ class Places:
         self.lines.setdefault(file, set()).add(line)
         return f"u{self.number(file)}-{line}"
 
-    def link(self, origin: Origin) -> Markup:
-        """Return a link to a line, under a short name; nothing for what has no line."""
+    def link(self, origin: Origin, name: str = "") -> Markup:
+        """Return a link to a line, under a short name where none is given; only the name where there is no line."""
         if not origin.line:
-            return Markup("")
-        short = f"{PurePath(origin.file).name}:{origin.line}"
+            return escape(name)
+        short = name or f"{PurePath(origin.file).name}:{origin.line}"
         return Markup('<a href="#{}">{}</a>').format(self.anchor(origin.file, origin.line), short)
 
     def of_origin(self, origin: Origin) -> int:
@@ -83,12 +88,15 @@ def compared(before: str, after: str, prefix: str, places: Places, colours: Mapp
     old, new = (text.splitlines() for text in (before, after))
     shown, n_left_out = _within(new, limit)
     used = _used(shown)
+    numbers = {mark: _Numbers(split_origins(text)[1]) for mark, text in (("del", before), ("ins", after))}
     marked = old[:1] == new[:1] and not n_left_out and max(len(old), len(new)) <= _LONGEST_COMPARED
     made, n_new, n_gone = list[Markup](), 0, 0
     for mark, number, line in _merged(old, shown) if marked else _unmarked(shown):
         n_new, n_gone = n_new + (mark == "ins"), n_gone + (mark == "del")
         name = f"{prefix}-{number}" if mark != "del" else ""
-        made.append(_line(line, mark, name, used.get(number) if mark != "del" else None, places, colours))
+        line_html, origins = numbers[mark or "ins"].written(line, places)
+        takes = used.get(number) if mark != "del" else None
+        made.append(_line(line, line_html, origins, mark, name, takes, places, colours))
     change = f"+{n_new} \u2212{n_gone}" if marked else ""
     return Lines(Markup("").join(made), len(new), change, n_left_out)
 
@@ -133,7 +141,8 @@ def _used(lines: Sequence[str]) -> dict[int, tuple[int, ...]]:
         if names or line.startswith("  return "):
             at = number
             used[at] = {}
-        for name in _NAME.findall(_split(line)[0]):
+        comment = _COMMENT.fullmatch(line)
+        for name in _NAME.findall(comment[1] if comment else line):
             if name in made and name not in names:
                 used[at][made[name]] = None
         made.update((name, number) for name in names)
@@ -147,13 +156,18 @@ def _names(line: str) -> list[str]:
 
 
 def _line(
-    line: str, mark: str, name: str, used: Sequence[int] | None, places: Places, colours: Mapping[str, int]
+    line: str,
+    html: Markup,
+    origins: Sequence[Origin],
+    mark: str,
+    name: str,
+    used: Sequence[int] | None,
+    places: Places,
+    colours: Mapping[str, int],
 ) -> Markup:
     """One line: a name that is made gets an id, what it takes and comes from links, and its kernel's colour."""
     names = _names(line)
-    code, comment, origins = _split(line)
     numbers = " ".join(str(places.of_origin(o)) for o in origins)
-    html = escape(code) if not origins else escape(code + comment) + Markup("; ").join(map(_writer(places), origins))
     if mark:
         html = Markup("<{0}>{1}</{0}>").format(Markup(mark), html)
     if mark == "del" or (not names and used is None):
@@ -165,20 +179,33 @@ def _line(
     return head + html + Markup("</span>\n")
 
 
-def _writer(places: Places) -> Callable[[Origin], Markup]:
-    """Return what writes an origin: a link, and the function and the operation beside it."""
+class _Numbers:
+    """What the numbers of lines in one text stand for."""
 
-    def write(origin: Origin) -> Markup:
-        op = f" ({origin.op})" if origin.op else ""
-        return places.link(origin) + escape(f" in {origin.function}{op}")
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers = numbers
+        self._named = {
+            f"{PurePath(file).name}:{line}": Origin(file, line, function) for file, line, function in numbers.values()
+        }
 
-    return write
+    def written(self, line: str, places: Places) -> tuple[Markup, Sequence[Origin]]:
+        """Return a line with links to the user's lines that it names, and where a node in it comes from."""
+        if group := _GROUP.fullmatch(line):
+            parts = _PLACE.split(group[1])
+            linked = [places.link(self._named[p], p) if p in self._named else escape(p) for p in parts]
+            return escape(line[: group.start(1)]) + Markup("").join(linked), ()
+        comment = _COMMENT.fullmatch(line)
+        if comment is None:
+            return escape(line), ()
+        try:
+            origins = origins_of_comment(comment[2], self._numbers, 0)
+        except InvalidArgumentError:  # a line of a source, or a string
+            return escape(line), ()
+        parts = [self._reference(part, places) for part in _REFERENCE.split(comment[2])]
+        return escape(comment[1]) + Markup("").join(parts), origins
 
-
-def _split(line: str) -> tuple[str, str, list[Origin]]:
-    """Cut a line into the program, the mark of a comment, and where it comes from; all of it is program otherwise."""
-    code, comment, rest = line.rpartition(_COMMENT)
-    matches = [_ORIGIN.fullmatch(part) for part in rest.split("; ")] if comment else []
-    if not matches or not all(matches):
-        return line, "", []
-    return code, comment, [Origin(m[1], int(m[2]), m[3].strip("'"), m[4] or "") for m in matches if m is not None]
+    def _reference(self, part: str, places: Places) -> Markup:
+        before, mark, number = part.rpartition("#")
+        if not mark or number not in self._numbers:
+            return escape(part)
+        return escape(before) + places.link(Origin(*self._numbers[number]), f"#{number}")

@@ -5,15 +5,23 @@ limits the number of edits, `check` verifies both ends.
 
 Example:
     >>> from intarsia_ir.aten import parse_ir
-    >>> gm = parse_ir('''// dialect: aten 1
+    >>> gm = parse_ir('''// dialect: aten 2
     ... graph(%x: f32[2]) {
-    ...   %0: f32[2] = aten.sin.default(%x)  # model.py:1 in forward
-    ...   %1: f32[2] = aten.mul.Tensor(%0, 1)  # model.py:2 in forward
-    ...   %2: f32[2] = aten.sin.default(%x)  # model.py:3 in forward
-    ...   %3: f32[2] = aten.cos.default(%x)  # model.py:4 in forward
-    ...   %4: f32[2] = aten.add.Tensor(%1, %2)  # model.py:5 in forward
+    ...   # model.py:1 in forward
+    ...   %0: f32[2] = aten.sin.default(%x)  #1
+    ...   # model.py:2 in forward
+    ...   %1: f32[2] = aten.mul.Tensor(%0, 1)  #2
+    ...   # model.py:3 in forward
+    ...   %2: f32[2] = aten.sin.default(%x)  #3
+    ...   # model.py:4 in forward
+    ...   %3: f32[2] = aten.cos.default(%x)  #4
+    ...   # model.py:5 in forward
+    ...   %4: f32[2] = aten.add.Tensor(%1, %2)  #5
     ...   return (%4,)
     ... }
+    ... origins
+    ...   1 model.py
+    ...     forward: 1, 2, 3, 4, 5
     ... ''')
     >>> gm = eliminate_dead_code(eliminate_common_subexpressions(fold_constants(gm)))
     >>> [str(n.target) for n in gm.graph.nodes if n.op == "call_function"]

@@ -61,12 +61,18 @@ def drop_full_masks(gm: fx.GraphModule, *, fuel: int | None = None, check: bool 
 
     Example:
         >>> from intarsia_ir.torch import parse_ir
-        >>> gm = parse_ir('''// dialect: torch 1
+        >>> gm = parse_ir('''// dialect: torch 2
         ... graph(%q: f32[1, 2, 8, 4], %k: f32[1, 2, 8, 4], %v: f32[1, 2, 8, 4]) {
-        ...   %0: b8[8, 8] = torch.ones((8, 8), dtype=torch.bool)  # model.py:1 in forward
-        ...   %1: f32[1, 2, 8, 4] = torch.nn.functional.scaled_dot_product_attention(%q, %k, %v, %0)  # model.py:2 in f
+        ...   # model.py:1 in forward
+        ...   %0: b8[8, 8] = torch.ones((8, 8), dtype=torch.bool)  #1
+        ...   # model.py:2 in f
+        ...   %1: f32[1, 2, 8, 4] = torch.nn.functional.scaled_dot_product_attention(%q, %k, %v, %0)  #2
         ...   return (%1,)
         ... }
+        ... origins
+        ...   1 model.py
+        ...     forward: 1
+        ...     f: 2
         ... ''')
         >>> [n.args[3:] for n in drop_full_masks(gm).graph.nodes if n.name == "scaled_dot_product_attention"]
         [(None,)]

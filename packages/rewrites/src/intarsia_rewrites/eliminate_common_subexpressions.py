@@ -42,13 +42,19 @@ def eliminate_common_subexpressions(
 
     Example:
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%x: f32[2]) {
-        ...   %0: f32[2] = aten.sin.default(%x)  # model.py:1 in forward
-        ...   %1: f32[2] = aten.sin.default(%x)  # model.py:2 in forward
-        ...   %2: f32[2] = aten.mul.Tensor(%0, %1)  # model.py:3 in forward
+        ...   # model.py:1 in forward
+        ...   %0: f32[2] = aten.sin.default(%x)  #1
+        ...   # model.py:2 in forward
+        ...   %1: f32[2] = aten.sin.default(%x)  #2
+        ...   # model.py:3 in forward
+        ...   %2: f32[2] = aten.mul.Tensor(%0, %1)  #3
         ...   return (%2,)
         ... }
+        ... origins
+        ...   1 model.py
+        ...     forward: 1, 2, 3
         ... ''')
         >>> [str(n.target) for n in eliminate_common_subexpressions(gm).graph.nodes if n.op == "call_function"]
         ['aten.sin.default', 'aten.mul.Tensor']

@@ -31,12 +31,17 @@ def eliminate_dead_code(gm: fx.GraphModule, *, fuel: int | None = None, check: b
 
     Example:
         >>> from intarsia_ir.aten import parse_ir, print_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%x: f32[2]) {
-        ...   %0: f32[2] = aten.sin.default(%x)  # model.py:1 in forward
-        ...   %1: f32[2] = aten.rand_like.default(%x)  # model.py:2 in forward
+        ...   # model.py:1 in forward
+        ...   %0: f32[2] = aten.sin.default(%x)  #1
+        ...   # model.py:2 in forward
+        ...   %1: f32[2] = aten.rand_like.default(%x)  #2
         ...   return (%x,)
         ... }
+        ... origins
+        ...   1 model.py
+        ...     forward: 1, 2
         ... ''')
         >>> [str(n.target) for n in eliminate_dead_code(gm).graph.nodes if n.op == "call_function"]
         ['aten.rand_like.default']

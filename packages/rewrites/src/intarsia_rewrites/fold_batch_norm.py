@@ -56,7 +56,7 @@ def fold_batch_norm(
 
     Example:
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%x: f32[2, 4], %w: f32[4, 3], %mean: f32[3], %var: f32[3]) {
         ...   %0: f32[2, 3] = aten.mm.default(%x, %w)
         ...   %1: (f32[2, 3], f32[0], f32[0]) = aten._native_batch_norm_legit_no_training.default(%0, None, None, %mean,

@@ -50,12 +50,16 @@ def fold_constants(gm: fx.GraphModule, *, fuel: int | None = None, check: bool =
 
     Example:
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%x: f32[2]) {
-        ...   %0: f32[2] = aten.neg.default(%x)  # model.py:1 in forward
-        ...   %1: f32[2] = aten.mul.Tensor(%0, 1)  # model.py:1 in forward
+        ...   # model.py:1 in forward
+        ...   %0: f32[2] = aten.neg.default(%x)  #1
+        ...   %1: f32[2] = aten.mul.Tensor(%0, 1)  #1
         ...   return (%1,)
         ... }
+        ... origins
+        ...   1 model.py
+        ...     forward: 1
         ... ''')
         >>> [str(n.target) for n in fold_constants(gm).graph.nodes if n.op == "call_function"]
         ['aten.neg.default']

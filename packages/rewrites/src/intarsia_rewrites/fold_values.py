@@ -69,7 +69,7 @@ def fold_values(
 
     Example:
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%x: f32[2], %w: f32[2], %b: f32[2]) {
         ...   %0: f32[2] = aten.exp.default(%w)
         ...   %1: f32[2] = aten.mul.Tensor(%x, %0)

@@ -55,7 +55,7 @@ def join_linear(
 
     Example:
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%x: f32[2, 4], %u: f32[4, 3], %v: f32[4, 5]) {
         ...   %0: f32[2, 3] = aten.mm.default(%x, %u)
         ...   %1: f32[2, 5] = aten.mm.default(%x, %v)

@@ -47,7 +47,7 @@ def lay_out_masks(
 
     Example:
         >>> from intarsia_ir.torch import parse_ir
-        >>> gm = parse_ir('''// dialect: torch 1
+        >>> gm = parse_ir('''// dialect: torch 2
         ... graph(%q: f32[1, 2, 8, 4], %k: f32[1, 2, 8, 4], %v: f32[1, 2, 8, 4], %mask: f32[8, 8]) {
         ...   %0: f32[1, 2, 8, 4] = torch.nn.functional.scaled_dot_product_attention(%q, %k, %v, %mask)  # model.py:1
         ...   return (%0,)

@@ -76,7 +76,7 @@ def overlap_collectives(
 
     Example:
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%g: f32[64, 64], %x: f32[64, 64]) {
         ...   %0: f32[64, 64] = _c10d_functional.all_reduce.default(%g, "sum", "0")
         ...   %1: f32[64, 64] = _c10d_functional.wait_tensor.default(%0)

@@ -70,7 +70,7 @@ def pad_matmuls(
 
     Example:
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%x: f16[2048, 768], %w: f16[768, 50257]) {
         ...   %0: f16[2048, 50257] = aten.mm.default(%x, %w)
         ...   return (%0,)

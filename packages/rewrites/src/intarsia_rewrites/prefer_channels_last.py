@@ -65,7 +65,7 @@ def prefer_channels_last(
 
     Example:
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%x: f16[1, 2, 4, 4], %w: f16[2, 2, 3, 3]) {
         ...   %0: f16[1, 2, 4, 4] = aten.convolution.default(%x, %w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
         ...   return (%0,)

@@ -87,13 +87,19 @@ def recognise_attention(gm: fx.GraphModule, *, fuel: int | None = None, check: b
 
     Example:
         >>> from intarsia_ir.torch import parse_ir
-        >>> gm = parse_ir('''// dialect: torch 1
+        >>> gm = parse_ir('''// dialect: torch 2
         ... graph(%q: f32[2, 3, 8, 4], %k: f32[2, 3, 4, 8], %v: f32[2, 3, 8, 4]) {
-        ...   %0: f32[2, 3, 8, 8] = torch.matmul(%q, %k)  # model.py:1 in forward
-        ...   %1: f32[2, 3, 8, 8] = torch.softmax(%0, -1)  # model.py:2 in forward
-        ...   %2: f32[2, 3, 8, 4] = torch.matmul(%1, %v)  # model.py:3 in forward
+        ...   # model.py:1 in forward
+        ...   %0: f32[2, 3, 8, 8] = torch.matmul(%q, %k)  #1
+        ...   # model.py:2 in forward
+        ...   %1: f32[2, 3, 8, 8] = torch.softmax(%0, -1)  #2
+        ...   # model.py:3 in forward
+        ...   %2: f32[2, 3, 8, 4] = torch.matmul(%1, %v)  #3
         ...   return (%2,)
         ... }
+        ... origins
+        ...   1 model.py
+        ...     forward: 1, 2, 3
         ... ''')
         >>> [n.name for n in recognise_attention(gm).graph.nodes if n.op.startswith("call")]
         ['transpose', 'scaled_dot_product_attention', 'contiguous']

@@ -95,12 +95,17 @@ def replace_patterns(
     Example:
         >>> import torch
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%x: f32[2]) {
-        ...   %0: f32[2] = aten.sigmoid.default(%x)  # model.py:1 in forward
-        ...   %1: f32[2] = aten.mul.Tensor(%x, %0)  # model.py:2 in forward
+        ...   # model.py:1 in forward
+        ...   %0: f32[2] = aten.sigmoid.default(%x)  #1
+        ...   # model.py:2 in forward
+        ...   %1: f32[2] = aten.mul.Tensor(%x, %0)  #2
         ...   return (%1,)
         ... }
+        ... origins
+        ...   1 model.py
+        ...     forward: 1, 2
         ... ''')
         >>> ops = torch.ops.aten
         >>> swish = Pattern(lambda x: ops.mul.Tensor(x, ops.sigmoid.default(x)), lambda x: ops.silu.default(x))

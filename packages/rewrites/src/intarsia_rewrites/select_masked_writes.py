@@ -46,12 +46,17 @@ def select_masked_writes(gm: fx.GraphModule, *, fuel: int | None = None, check: 
 
     Example:
         >>> from intarsia_ir.torch import parse_ir
-        >>> gm = parse_ir('''// dialect: torch 1
+        >>> gm = parse_ir('''// dialect: torch 2
         ... graph(%x: f32[2, 3], %mask: b8[2], %v: f32[3]) {
-        ...   %0: f32[2, 3] = operator.mul(%x, 2)  # model.py:1 in forward
-        ...   %1 = operator.setitem(%0, %mask, %v)  # model.py:2 in forward
+        ...   # model.py:1 in forward
+        ...   %0: f32[2, 3] = operator.mul(%x, 2)  #1
+        ...   # model.py:2 in forward
+        ...   %1 = operator.setitem(%0, %mask, %v)  #2
         ...   return (%0,)
         ... }
+        ... origins
+        ...   1 model.py
+        ...     forward: 1, 2
         ... ''')
         >>> [n.name for n in select_masked_writes(gm).graph.nodes if n.op.startswith("call")]
         ['mul', 'unsqueeze', 'where', 'copy_']

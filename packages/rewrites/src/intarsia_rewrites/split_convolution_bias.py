@@ -55,7 +55,7 @@ def split_convolution_bias(
 
     Example:
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%x: f32[1, 2, 4, 4], %w: f32[2, 2, 3, 3], %b: f32[2]) {
         ...   %0: f32[1, 2, 2, 2] = aten.convolution.default(%x, %w, %b, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
         ...   return (%0,)

@@ -57,7 +57,7 @@ def split_linear_bias(
 
     Example:
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir('''// dialect: aten 1
+        >>> gm = parse_ir('''// dialect: aten 2
         ... graph(%b: f32[3], %x: f32[2, 4], %w: f32[4, 3]) {
         ...   %0: f32[2, 3] = aten.addmm.default(%b, %x, %w)
         ...   %1: f32[2, 3] = aten.relu.default(%0)

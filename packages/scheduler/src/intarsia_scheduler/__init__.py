@@ -8,7 +8,7 @@ kernel takes from the launches that it would become: a cost model of fusion.
 Example:
     >>> from intarsia_ir.records import Target
     >>> from intarsia_loops import kernels, tiles
-    >>> program = kernels.parse_ir('''// dialect: kernels 1
+    >>> program = kernels.parse_ir('''// dialect: kernels 2
     ... graph(%x: f32[64, 100]) {
     ...   kernel[i0: 64] {
     ...     %y: f32[64] = sum[i0: 64; r0: 100] load(%x, i0, r0)

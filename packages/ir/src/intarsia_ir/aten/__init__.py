@@ -2,11 +2,15 @@
 
 Example:
     >>> import torch
-    >>> gm = parse_ir('''// dialect: aten 1
+    >>> gm = parse_ir('''// dialect: aten 2
     ... graph(%x: f32[2]) {
-    ...   %0: f32[2] = aten.mul.Tensor(%x, 2)  # model.py:1 in forward
+    ...   # model.py:1 in forward
+    ...   %0: f32[2] = aten.mul.Tensor(%x, 2)  #1
     ...   return (%0,)
     ... }
+    ... origins
+    ...   1 model.py
+    ...     forward: 1
     ... ''')
     >>> verify(gm, functional=True)
     >>> interpret(gm, torch.tensor([1.0, 3.0]))

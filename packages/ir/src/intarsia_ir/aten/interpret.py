@@ -29,7 +29,7 @@ def interpret(gm: fx.GraphModule, *args: Any, watch: Watch | None = None) -> tup
     Example:
         >>> import torch
         >>> from intarsia_ir.aten import parse_ir
-        >>> gm = parse_ir("// dialect: aten 1\\ngraph(%x) { %0 = aten.neg.default(%x) return (%0, 3) }")
+        >>> gm = parse_ir("// dialect: aten 2\\ngraph(%x) { %0 = aten.neg.default(%x) return (%0, 3) }")
         >>> interpret(gm, torch.tensor([1.0, -2.0]))
         (tensor([-1.,  2.]), 3)
     """

@@ -43,7 +43,7 @@ __all__ = [
     "written_nodes",
 ]
 
-SCHEMA = 1
+SCHEMA = 2  # 1, where each node has the user's lines in whole, is read as well
 
 SCALAR_FUNCTIONS: frozenset[Any] = frozenset(
     [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow]

@@ -13,30 +13,42 @@ from intarsia_ir._names import name_of, object_named
 from intarsia_ir._parse import parse_graph
 from intarsia_ir._print import Dialect, collect_constants, print_graph
 from intarsia_ir.aten.ops import SCHEMA, is_op, node_effects, overload_named
+from intarsia_ir.origin_text import OriginWriter, Places
 from intarsia_ir.records import SizeFacts
 
 __all__ = ["DIALECT", "constants_of", "parse_ir", "print_ir"]
 
 
-def print_ir(gm: fx.GraphModule, *, facts: SizeFacts | None = None, made_by: str = "") -> str:
+def print_ir(
+    gm: fx.GraphModule, *, facts: SizeFacts | None = None, made_by: str = "", origins: OriginWriter | None = None
+) -> str:
     """Return the text of `gm`.
 
     Args:
         gm: FX(aten).
         facts: Size facts, to print the symbols with their ranges.
         made_by: What made the graph, for the header, such as `"functionalize"`.
+        origins: Writes the user's lines, in a text that this one is part of; its own footer has them when left out.
 
     Example:
-        >>> text = '''// dialect: aten 1
+        >>> text = '''// dialect: aten 2
         ... graph(%x: f32[2, 3]) {
-        ...   %0: f32[2, 3] = aten.add.Tensor(%x, 1, alpha=2)  # model.py:12 in forward (add)
+        ...   # model.py:12 in forward
+        ...   #12
+        ...   %0: f32[2, 3] = aten.add.Tensor(%x, 1, alpha=2)  #12 add
         ...   return (%0,)
         ... }
+        ... origins
+        ...   1 model.py
+        ...     forward: 12
+        ... origins
+        ...   1 model.py
+        ...     forward: 12
         ... '''
         >>> print_ir(parse_ir(text)) == text
         True
     """
-    return print_graph(gm, DIALECT, facts=facts, made_by=made_by)
+    return print_graph(gm, DIALECT, facts=facts, made_by=made_by, origins=origins)
 
 
 def parse_ir(
@@ -45,6 +57,7 @@ def parse_ir(
     constants: Mapping[str, Any] | None = None,
     symbols: Callable[[str, str], Any] | None = None,
     fake_mode: FakeTensorMode | None = None,
+    places: Places | None = None,
 ) -> fx.GraphModule:
     """Return the graph that `print_ir` wrote as `text`, with values and origins.
 
@@ -54,12 +67,13 @@ def parse_ir(
         symbols: Makes a symbolic number from its expression and kind: `"int"`, `"float"`, `"bool"`, or `"size"` for a
             number of a tensor.
         fake_mode: The mode that owns the values; a new one when left out.
+        places: What numbers of lines stand for, in a part of a text; its own footer says it when left out.
 
     Raises:
         InvalidArgumentError: The text can't be read; the message has the line.
-        UnsupportedError: The text is another dialect, or another version of it.
+        UnsupportedError: The text is another dialect, or a newer version of it.
     """
-    return parse_graph(text, DIALECT, constants=constants or {}, symbols=symbols, fake_mode=fake_mode)
+    return parse_graph(text, DIALECT, constants=constants or {}, symbols=symbols, fake_mode=fake_mode, places=places)
 
 
 def constants_of(gm: fx.GraphModule) -> dict[str, Any]:

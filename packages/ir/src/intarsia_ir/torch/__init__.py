@@ -2,11 +2,15 @@
 
 Example:
     >>> import torch
-    >>> gm = parse_ir('''// dialect: torch 1
+    >>> gm = parse_ir('''// dialect: torch 2
     ... graph(%x: f32[2]) {
-    ...   %0 = torch.relu(%x)  # model.py:1 in forward
+    ...   # model.py:1 in forward
+    ...   %0 = torch.relu(%x)  #1
     ...   return (%0,)
     ... }
+    ... origins
+    ...   1 model.py
+    ...     forward: 1
     ... ''')
     >>> verify(gm)
     >>> interpret(gm, torch.tensor([1.0, -3.0]))

@@ -31,7 +31,7 @@ def interpret(gm: fx.GraphModule, *args: Any, watch: Watch | None = None) -> tup
 
     Example:
         >>> from intarsia_ir.torch import parse_ir
-        >>> gm = parse_ir("// dialect: torch 1\\ngraph(%x) { %0 = .neg(%x) return (%0,) }")
+        >>> gm = parse_ir("// dialect: torch 2\\ngraph(%x) { %0 = .neg(%x) return (%0,) }")
         >>> interpret(gm, torch.tensor([1.0, -2.0]))
         (tensor([-1.,  2.]),)
     """

@@ -36,7 +36,7 @@ __all__ = [
     "written_nodes",
 ]
 
-SCHEMA = 1
+SCHEMA = 2  # 1, where each node has the user's lines in whole, is read as well
 
 set_grad_enabled: Any = torch._C._set_grad_enabled
 """Region node that switches grad mode: `set_grad_enabled(bool)`; it lasts until the next one."""

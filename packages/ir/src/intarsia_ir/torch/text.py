@@ -17,32 +17,46 @@ from intarsia_ir._names import name_of, object_named, own_name
 from intarsia_ir._parse import parse_graph
 from intarsia_ir._print import Dialect, collect_constants, print_graph
 from intarsia_ir.aten.ops import overload_named
+from intarsia_ir.origin_text import OriginWriter, Places
 from intarsia_ir.records import SizeFacts
 from intarsia_ir.torch.ops import SCHEMA, node_effects
 
 __all__ = ["DIALECT", "constants_of", "parse_ir", "print_ir"]
 
 
-def print_ir(gm: fx.GraphModule, *, facts: SizeFacts | None = None, made_by: str = "") -> str:
+def print_ir(
+    gm: fx.GraphModule, *, facts: SizeFacts | None = None, made_by: str = "", origins: OriginWriter | None = None
+) -> str:
     """Return the text of `gm`.
 
     Args:
         gm: FX(torch).
         facts: Size facts, to print the symbols with their ranges.
         made_by: What made the graph, for the header, such as `"capture"`.
+        origins: Writes the user's lines, in a text that this one is part of; its own footer has them when left out.
 
     Example:
-        >>> text = '''// dialect: torch 1
+        >>> text = '''// dialect: torch 2
         ... graph(%x: f32[2, 3]) {
-        ...   %0 = torch.nn.functional.relu(%x)  # model.py:12 in forward
-        ...   %1 = .sum(%0, -1, keepdim=True)  # model.py:13 in forward
+        ...   # model.py:12 in forward
+        ...   #12
+        ...   %0 = torch.nn.functional.relu(%x)  #12
+        ...   # model.py:13 in forward
+        ...   #13
+        ...   %1 = .sum(%0, -1, keepdim=True)  #13
         ...   return (%1,)
         ... }
+        ... origins
+        ...   1 model.py
+        ...     forward: 12, 13
+        ... origins
+        ...   1 model.py
+        ...     forward: 12, 13
         ... '''
         >>> print_ir(parse_ir(text)) == text
         True
     """
-    return print_graph(gm, DIALECT, facts=facts, made_by=made_by)
+    return print_graph(gm, DIALECT, facts=facts, made_by=made_by, origins=origins)
 
 
 def parse_ir(
@@ -51,6 +65,7 @@ def parse_ir(
     constants: Mapping[str, Any] | None = None,
     symbols: Callable[[str, str], Any] | None = None,
     fake_mode: FakeTensorMode | None = None,
+    places: Places | None = None,
 ) -> fx.GraphModule:
     """Return the graph that `print_ir` wrote as `text`, with values and origins.
 
@@ -61,12 +76,13 @@ def parse_ir(
         symbols: Makes a symbolic number from its expression and kind: `"int"`, `"float"`, `"bool"`, or `"size"` for a
             number of a tensor.
         fake_mode: The mode that owns the values; a new one when left out.
+        places: What numbers of lines stand for, in a part of a text; its own footer says it when left out.
 
     Raises:
         InvalidArgumentError: The text can't be read; the message has the line.
-        UnsupportedError: The text is another dialect, or another version of it.
+        UnsupportedError: The text is another dialect, or a newer version of it.
     """
-    return parse_graph(text, DIALECT, constants=constants or {}, symbols=symbols, fake_mode=fake_mode)
+    return parse_graph(text, DIALECT, constants=constants or {}, symbols=symbols, fake_mode=fake_mode, places=places)
 
 
 def constants_of(gm: fx.GraphModule) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The tiles dialect: launches, how each walks its points, and where numbers are kept. Between kernels and source text.
 
 Example:
-    >>> tiles = parse_ir('''// dialect: tiles 4
+    >>> tiles = parse_ir('''// dialect: tiles 5
     ... target cpu 'avx2' 'g++' threads 2
     ... graph(%x: f32[100]) {
     ...   buffer %y: f32[]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from intarsia_ir.origin_text import split_origins
 from intarsia_loops._tokens import fail, tokens_after_head
 from intarsia_loops.index import ZERO, IndexExpr, axis
 from intarsia_loops.program import Extern, Val
@@ -43,7 +44,8 @@ ORDERS = ("tree", "halves", "each", "state")
 
 def parse_tiles(text: str, constants: Mapping[str, torch.Tensor] | None = None) -> Tiles:
     """Return the tile program with this text."""
-    return _Tiles(tokens_after_head(text, "tiles", SCHEMA), constants or {}).tiles()
+    text, places = split_origins(text)
+    return _Tiles(tokens_after_head(text, "tiles", (SCHEMA, 4)), constants or {}, places).tiles()
 
 
 class _Tiles(GridParser):

@@ -56,7 +56,7 @@ __all__ = [
     "statements",
 ]
 
-SCHEMA = 4
+SCHEMA = 5  # 4, where each launch has the user's lines in whole, is read as well
 Place = IndexExpr | Val
 
 

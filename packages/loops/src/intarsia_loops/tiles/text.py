@@ -1,6 +1,6 @@
 """Tile programs as text and back.
 
-    // dialect: tiles 4
+    // dialect: tiles 5
     target cpu 'avx2' 'g++' threads 8
     graph(%x: f32[4096, 1003]) {
       buffer %y: f32[4096, 1003]
@@ -25,17 +25,17 @@ Walks of vectors and threads are in `walks.text`, those of grids in `grids.text`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
 from intarsia_ir.fact_text import fact_lines
+from intarsia_ir.origin_text import OriginTable, OriginWriter
 from intarsia_loops._text import (
     argument_text,
     buffer_type,
     head_lines,
-    item_text,
-    origins_text,
+    item_lines,
     placement_lines,
 )
 from intarsia_loops.index import ZERO
@@ -66,6 +66,8 @@ from intarsia_loops.tiles.walks.text import target_line, value_lines, walk_lines
 
 __all__ = ["launch_lines", "parse_ir", "print_ir", "simple_text"]
 
+_IN_FULL = OriginWriter()
+
 
 def print_ir(tiles: Tiles, *, made_by: str = "") -> str:
     """Return the text of a tile program.
@@ -79,16 +81,21 @@ def print_ir(tiles: Tiles, *, made_by: str = "") -> str:
     )  # fmt: skip
     head = f"// dialect: tiles {SCHEMA}"
     lines = [f"{head}          made by: {made_by}" if made_by else head, target_line(tiles.target)]
-    lines += [*fact_lines(shell.facts, origins_text), *head_lines(shell)]
+    origins = OriginTable()
+    lines += [*fact_lines(shell.facts, origins.comment), *head_lines(shell)]
     written = {name for item in tiles.items if isinstance(item, Extern) for name in item.outs}
     for name, buffer in tiles.buffers.items():
         if name not in written and name not in tiles.inputs and name not in tiles.constants:
             lines.append(f"  {'scratch' if name in tiles.scratch else 'buffer'} %{name}: {buffer_type(buffer)}")
     for item in tiles.items:
-        text = item_text(item, tiles.buffers).splitlines() if isinstance(item, Extern) else launch_lines(item)
+        if isinstance(item, Extern):
+            text: Iterable[str] = item_lines(item, tiles.buffers, origins)
+        else:
+            text = launch_lines(item, origins)
         lines += ["  " + line for line in text]
     returned = [argument_text(v, tiles.buffers) for v in tiles.outputs]
     lines += [f"  return ({', '.join(returned)}{',' if len(returned) == 1 else ''})", "}", *placement_lines(shell)]
+    lines += origins.lines()
     return "\n".join(lines) + "\n"
 
 
@@ -105,13 +112,14 @@ def parse_ir(text: str, *, constants: Mapping[str, torch.Tensor] | None = None) 
     return parse_tiles(text, constants)
 
 
-def launch_lines(launch: Launch) -> Iterator[str]:
+def launch_lines(launch: Launch, origins: OriginWriter = _IN_FULL) -> Iterator[str]:
     """Yield the text of a launch; works on broken programs too."""
+    yield from origins.group(launch.origins)
     text = f"launch {launch.name}({_names(launch.params)})"
     if launch.sets != (launch.params,):
         text += " sets " + ", ".join(f"({_names(s)})" for s in launch.sets)
     text += f" {launch.width}" + (f" warps {launch.warps}" if launch.warps else "")
-    yield f"{text} {{" + origins_text(launch.origins)
+    yield f"{text} {{" + origins.comment(launch.origins)
     yield from _inside(launch.body)
     yield "}"
 

@@ -3,7 +3,7 @@
 // plan 1
 {"draws_random": false, "facts": {...}, "kernels": [...], "n_nests": 12, "plans": {...}, "tensors": {...}}
 // partition 1
-// level: Buildable 1
+// level: Buildable 2
 ...
 """
 
@@ -34,7 +34,7 @@ from intarsia_runtime.profiling import graph_name
 
 __all__ = ["Finished", "buildable", "finish", "parse_finished", "print_finished", "text_and_tensors"]
 
-HEADER = "// plan 1\n"
+HEADER = "// plan 2\n"
 MOST_BYTES = 1 << 20  # of the tensors that a plan may hold
 
 
