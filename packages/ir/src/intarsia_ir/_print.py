@@ -144,7 +144,8 @@ class _Printer:
             if node.op == "placeholder":
                 continue
             region = self._region(node)
-            yield from (f"{pad}  {line}" for line in self.origins.group(meta.origins(node)))
+            for line in self.origins.group(meta.origins(node)):
+                yield f"{pad}  {line}"
             if region is not None:
                 yield from self._region_lines(node, region)
             elif isinstance(node.target, HigherOrderOp):
@@ -161,7 +162,8 @@ class _Printer:
         yield "graph("
         pad = "  " * (self.depth + 2)
         for node, text in zip(inputs, texts, strict=True):
-            yield from (pad + line for line in self.origins.group(meta.origins(node)))
+            for line in self.origins.group(meta.origins(node)):
+                yield pad + line
             yield f"{pad}{text},{self._origins(node)}"
         yield "  " * self.depth + ") {"
 

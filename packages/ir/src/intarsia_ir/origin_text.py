@@ -81,6 +81,11 @@ class OriginTable(OriginWriter):
         """Return the comment that ends a line: numbers of lines, each with the operations there."""
         if not where:
             return ""
+        if len(where) == 1:  # of a graph as it was captured all are, and that is printed when it is compiled
+            (origin,) = where
+            place = (origin.file, origin.line, origin.function)
+            number = self._numbers.get(place) or self._number(place)
+            return f"  #{number} {_operation(origin.op)}" if origin.op else f"  #{number}"
         parts, last = list[str](), None
         for origin in where:
             place = (origin.file, origin.line, origin.function)
@@ -103,7 +108,10 @@ class OriginTable(OriginWriter):
 
     def group(self, where: Sequence[Origin]) -> Sequence[str]:
         """Return the comment of a group that begins with a node of these lines; nothing where one goes on."""
-        places = tuple(dict.fromkeys([(origin.file, origin.line, origin.function) for origin in where]))
+        if len(where) == 1:
+            places: tuple[Place, ...] = ((where[0].file, where[0].line, where[0].function),)
+        else:
+            places = tuple(dict.fromkeys([(origin.file, origin.line, origin.function) for origin in where]))
         if places == self._group:
             return ()
         self._group = places
@@ -217,6 +225,8 @@ def _in_full(origin: Origin) -> str:
 
 
 def _operation(op: str) -> str:
+    if op.isidentifier():  # almost all, and quickly told
+        return op
     return "-" if not op else repr(op) if op == "-" else _quoted(op)
 
 

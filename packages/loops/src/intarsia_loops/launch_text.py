@@ -46,8 +46,14 @@ __all__ = ["HEADER", "launches_lines", "parse_launches"]
 HEADER = "// launches 3"
 
 
-def launches_lines(launches: Launches, origins: OriginWriter) -> Iterator[str]:
-    """Yield the lines of launches, the memory plan among them; those of their program are the kernels dialect's."""
+def launches_lines(launches: Launches, origins: OriginWriter | None = None) -> Iterator[str]:
+    """Yield the lines of launches, the memory plan among them; those of their program are the kernels dialect's.
+
+    Args:
+        launches: The launches.
+        origins: Writes the user's lines, in a value that has them in its footer; in whole when left out.
+    """
+    origins = origins or OriginWriter()
     yield HEADER
     yield target_line(launches.target)
     yield f"kernels {launches.n_kernels}"
