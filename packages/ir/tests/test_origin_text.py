@@ -5,7 +5,7 @@ import hypothesis.strategies as st
 import pytest
 
 from intarsia_ir import InvalidArgumentError, Origin, aten, meta
-from intarsia_ir.origin_text import OriginTable, OriginWriter, origins_of_comment, split_origins
+from intarsia_ir.origin_text import OriginTable, OriginWriter, lines_in_full, origins_of_comment, split_origins
 
 TEXT = """\
 // dialect: aten 2
@@ -79,6 +79,14 @@ def test_a_text_of_the_version_before_is_read() -> None:
     assert aten.print_ir(aten.parse_ir(text)) == TEXT
 
 
+def test_lines_that_are_quoted_have_theirs_in_whole() -> None:
+    lines = lines_in_full(TEXT)
+    assert lines[2] == f"  %0: f32[4] = aten.relu.default(%x)  # {MODEL}:12 in forward (relu)"
+    assert [line.partition("  #")[0] for line in lines[2:8]] == [f"  %{n}: {OPS[n]}" for n in range(6)]
+    assert lines[8:] == ["  return (%5,)", "}"]
+
+
+OPS = [line.partition(": ")[2].partition("  #")[0] for line in TEXT.splitlines() if line.startswith("  %")]
 REFUSED = {
     ("#4:134 sin", "#4:135 sin"): "line 11 .* #4:135 is no line of a file below `origins`",
     ("#4:134 sin", "#4:134 sin cos"): "line 11 .* expected `#<line> <operation>",

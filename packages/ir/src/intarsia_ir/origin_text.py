@@ -32,7 +32,16 @@ from types import MappingProxyType
 from intarsia_ir._tokens import fail
 from intarsia_ir.records import Origin
 
-__all__ = ["NO_PLACES", "OriginTable", "OriginWriter", "Place", "Places", "origins_of_comment", "split_origins"]
+__all__ = [
+    "NO_PLACES",
+    "OriginTable",
+    "OriginWriter",
+    "Place",
+    "Places",
+    "lines_in_full",
+    "origins_of_comment",
+    "split_origins",
+]
 
 #: File, line and function.
 Place = tuple[str, int, str]
@@ -52,6 +61,9 @@ _FOOTER = re.compile(rf"(?:^origins(?: under {_PART})?\n(?:  [^\n]*\n)*)+\Z", re
 _BLOCK = re.compile(rf"origins(?: under ({_PART}))?")
 _FILE = re.compile(rf"  (\d+) ({_PART})")
 _FUNCTION = re.compile(rf"    ({_PART}): (\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*)")
+_GROUP = re.compile(r" *# [^ ]+:\d+ in .*")
+_NUMBERS = re.compile(r"(.*)  (#([\d:.]+)(?:[ ;].*)?)")
+_LEVEL = re.compile(r"^(?=// level: )", re.MULTILINE)
 _INSTALLED = re.compile(r"(.*/(?:site|dist)-packages)/")
 _MOST_SHOWN = 3  # lines in the comment above a group
 
@@ -195,6 +207,27 @@ def origins_of_comment(comment: str, places: Places, line: int) -> tuple[Origin,
         origins += [Origin(*place, "" if op == "-" else _unquoted(op)) for op in operations]
         position = reference.end()
     return tuple(origins)
+
+
+def lines_in_full(text: str) -> list[str]:
+    """Return the lines of a text with the user's lines in whole, and without footers: to compare and quote them.
+
+    Args:
+        text: Of a graph, a value or a partition.
+
+    Raises:
+        InvalidArgumentError: `ir.parse`: a footer isn't of its form, or lacks a number.
+    """
+    lines = list[str]()
+    for part in _LEVEL.split(text):
+        body, places = split_origins(part)
+        for at, line in enumerate(body.splitlines(), 1):
+            numbers = _NUMBERS.fullmatch(line)
+            if numbers is not None and numbers[3] in places:
+                lines.append(numbers[1] + OriginWriter().comment(origins_of_comment(numbers[2], places, at)))
+            elif not _GROUP.fullmatch(line):
+                lines.append(line)
+    return lines
 
 
 def _lines_in_full(text: str) -> tuple[Origin, ...]:

@@ -13,6 +13,7 @@ from intarsia.levels import Linked, Partition
 from intarsia_command.bisecting.boundaries import meaning
 from intarsia_command.bisecting.cases import Case
 from intarsia_command.outcomes import Outcome
+from intarsia_ir.origin_text import lines_in_full
 from intarsia_ir.pipeline import Pipeline, Stage
 from intarsia_loops.level_text import print_value
 
@@ -123,7 +124,7 @@ def _text(stage: Stage, value: Any) -> str:
     try:
         made, plans = stage(value)
         graphs: Sequence[Any] = made.graphs if isinstance(made, Partition) else (made,)
-        text = "" if isinstance(graphs[0], Linked) else print_value(made)
+        text = "" if isinstance(graphs[0], Linked) else "\n".join(lines_in_full(print_value(made)))
     except Exception as error:
         return f"raises {type(error).__name__}: {error}"
     return "\n".join([text, *(plan.to_json() for plan in plans)])
