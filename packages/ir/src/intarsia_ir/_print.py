@@ -3,13 +3,9 @@
     // dialect: aten 2
     graph(%x: f32[2, 3]) {
       # model.py:12 in forward
-      #12
       %0: f32[2, 3] = aten.add.Tensor(%x, 1, alpha=2)  #12 add
       return (%0,)
     }
-    origins
-      1 model.py
-        forward: 12
     origins
       1 model.py
         forward: 12

@@ -10,7 +10,6 @@
     // dialect: aten 2
     graph(%x: f32[s0, 4]) {
       # model.py:4 in f
-      #4
       %mul_tensor: f32[s0, 4] = aten.mul.Tensor(%x, 2)  #4 mul
       ...
     }
@@ -136,13 +135,9 @@ def print_value(value: Any, *, levels: Mapping[str, LevelText] | None = None) ->
         ... // dialect: aten 2
         ... graph(%x: f32[2, 3]) {
         ...   # model.py:12 in forward
-        ...   #12
         ...   %y: f32[2, 3] = aten.add.Tensor(%x, 1, alpha=2)  #12 add
         ...   return (%y,)
         ... }
-        ... origins
-        ...   1 model.py
-        ...     forward: 12
         ... origins
         ...   1 model.py
         ...     forward: 12

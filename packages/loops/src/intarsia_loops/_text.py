@@ -4,7 +4,6 @@
     symbol s0 in [2, 4096] from 'x.size(0)' hint 7
     graph(%x: f32[s0, 128]) {
       # model.py:12 in forward
-      #12
       %m: f32[s0] = max[i0: s0; r0: 128] load(%x, i0, r0)  #12 softmax
       %y: f32[s0, 128] = map[i0: s0, i1: 128] {
         t0 = sub(load(%x, i0, i1), load(%m, i0))
@@ -13,9 +12,6 @@
       %z: f32[128, s0] = extern aten.t_copy.default(%y)
       return (view(%z, f32[4]@(2)+1),)
     }
-    origins
-      1 model.py
-        forward: 12
     origins
       1 model.py
         forward: 12

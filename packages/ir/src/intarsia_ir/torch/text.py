@@ -39,16 +39,11 @@ def print_ir(
         >>> text = '''// dialect: torch 2
         ... graph(%x: f32[2, 3]) {
         ...   # model.py:12 in forward
-        ...   #12
         ...   %0 = torch.nn.functional.relu(%x)  #12
         ...   # model.py:13 in forward
-        ...   #13
         ...   %1 = .sum(%0, -1, keepdim=True)  #13
         ...   return (%1,)
         ... }
-        ... origins
-        ...   1 model.py
-        ...     forward: 12, 13
         ... origins
         ...   1 model.py
         ...     forward: 12, 13
