@@ -198,12 +198,17 @@ class ShapeEnv:
             >>> one + many, [str(g.expr) for g in env.guards]
             (k1 + 1, ['Eq(k0, 1)', 'k1 >= 2'])
         """
+        for symbol in self.small_numbers(number):
+            now = self.backed_var_to_val[symbol]
+            self.evaluate(symbol >= self.smallest_size if now >= self.smallest_size else sympy.Eq(symbol, now))
+
+    def small_numbers(self, number: Any) -> list[Any]:
+        """Return the symbols of a SymInt that may be less than a size by what is relied on, sorted; none of others."""
         if not isinstance(number, SymTypes):
-            return
-        for symbol in sorted(number.node.expr.free_symbols, key=str):
-            now, low = self.backed_var_to_val.get(symbol), self.knowledge.ranges[symbol][0]
-            if symbol.name.startswith("k") and now is not None and low < self.smallest_size:
-                self.evaluate(symbol >= self.smallest_size if now >= self.smallest_size else sympy.Eq(symbol, now))
+            return []
+        names = [s for s in sorted(number.node.expr.free_symbols, key=str) if str(s).startswith("k")]
+        ranges, values = self.knowledge.ranges, self.backed_var_to_val
+        return [s for s in names if s in values and ranges[s][0] < self.smallest_size]
 
     @property
     def smallest_size(self) -> int:

@@ -70,6 +70,9 @@ class NumberMaker(Protocol):
     def is_tensor(self, value: Value) -> bool:
         """Tell whether a value is a tensor, which takes the operator over."""
 
+    def beyond_one(self, number: Any) -> bool:
+        """Rely on the integers that a number is computed of to be at least 2, if all are; tell whether it is new."""
+
     def limit(self, number: Any) -> None:
         """Rely on symbols that data decides to be small enough to compute with."""
 
@@ -133,6 +136,10 @@ class SymbolicNumber(ChangingNumber):
         bool(above < _EXACT)  # relied on
         up = function is math.ceil
         return self._ask(lambda: -(-above // int(below)) if up else above // int(below))
+
+    def narrow(self) -> bool:
+        """Rely on an integer of the call being none of 0 and 1, where it isn't in this call."""
+        return self.type() is int and self.sizes.beyond_one(self.number)
 
     # -- deciding ------------------------------------------------------------------------------------------------
 

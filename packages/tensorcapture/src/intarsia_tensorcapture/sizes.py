@@ -288,6 +288,17 @@ class Sizes:
         if self.env is not None:
             self.env.is_size(number)
 
+    def beyond_one(self, number: Any) -> bool:
+        """Rely on the integers that a number is computed of to be at least 2, if all are; tell whether it is new."""
+        env = self.env
+        if env is None:
+            return False
+        symbols = env.small_numbers(number)
+        if any(env.backed_var_to_val[symbol] < env.smallest_size for symbol in symbols):
+            return False
+        self.is_size(number)
+        return bool(symbols)
+
     def limit(self, number: Any) -> None:
         """Rely on symbols that data decides to be small enough to compute with."""
         limited(self.plugin, number)

@@ -50,11 +50,10 @@ def compare_open_number(tx: Tracer, x: OpenNumber, op: str, other: Value) -> Val
     """Compare with numbers: with a known one, later calls must give the same answer, whatever the float is."""
     if x.is_given() and opening._is_number(other) and op in COMPARISONS:
         return boolean(x._answer(op, other.as_python()))
-    if x.limits is not None and opening._is_number(other):
-        answers = {bool(COMPARISONS[op](limit, other.as_python())) for limit in x.limits}
-        inside = x.limits[0] <= other.as_python() <= x.limits[1]
-        if len(answers) == 1 and not (inside and op in ("==", "!=")):
-            return boolean(answers.pop())
+    if opening._is_number(other):
+        answer = opening.answered(x, op, other.as_python())
+        if answer is not None:
+            return boolean(answer)
     if isinstance(other, ChangingNumber) or opening._is_number(other):
         left, right = tx.extension.settle(tx, [x, other])
         return operators.compare(tx, op, left, right)

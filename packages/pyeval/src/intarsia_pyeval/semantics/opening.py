@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia_pyeval.values.base import Value
 from intarsia_pyeval.values.constants import Const
-from intarsia_pyeval.values.numbers import Bounds, ChangingNumber, OpenNumber
+from intarsia_pyeval.values.numbers import COMPARISONS, Bounds, ChangingNumber, OpenNumber
 
 if TYPE_CHECKING:
     from intarsia_pyeval.sources import Guards
@@ -74,15 +74,46 @@ def opened(guards: Guards, function: Callable[..., Any], parts: Sequence[Value])
     numbers = [_now(p) for p in parts]
     if None in numbers or _is_huge(function, numbers, parts):
         return None
-    limits = [_bounds(p) for p in parts]
     try:
         value = function(*numbers)
-        found = _result_bounds(function, limits, type(value))
     except (ArithmeticError, ValueError, TypeError):
         return None
-    if found is None and not (type(value) is float and _never_fails(function, parts)):
+    while True:
+        found = _bounds_of(function, parts, type(value))
+        if found is not None or (type(value) is float and _never_fails(function, parts)):
+            return OpenNumber(guards, value, None, function, parts, found)
+        if not any(_narrow(part) for part in parts):
+            return None
+
+
+def answered(number: OpenNumber, op: str, other: Any) -> bool | None:
+    """Return what a comparison with a known number gives at every call, by bounds; None where they don't tell."""
+    while True:
+        if number.limits is not None:
+            low, high = number.limits
+            answers = {bool(COMPARISONS[op](limit, other)) for limit in number.limits}
+            if len(answers) == 1 and not (low <= other <= high and op in ("==", "!=")):
+                return answers.pop()
+        if not _narrow(number):
+            return None
+
+
+def _bounds_of(function: Callable[..., Any], parts: Sequence[Value], kind: type) -> Bounds | None:
+    """Return bounds of a result, by what is relied on of its operands; None: it may fail for some."""
+    try:
+        return _result_bounds(function, [_bounds(p) for p in parts], kind)
+    except (ArithmeticError, ValueError, TypeError):
         return None
-    return OpenNumber(guards, value, None, function, parts, found)
+
+
+def _narrow(part: Value) -> bool:
+    """Rely on more of an operand, and of what it was computed of; tell whether its bounds are others now."""
+    if not isinstance(part, OpenNumber):
+        return isinstance(part, ChangingNumber) and part.narrow()
+    if part.function is None or not any(_narrow(p) for p in part.parts):
+        return False
+    part.limits, before = _bounds_of(part.function, part.parts, part.type()), part.limits
+    return part.limits != before
 
 
 def _result_bounds(function: Callable[..., Any], limits: Sequence[Bounds | None], kind: type) -> Bounds | None:

@@ -47,6 +47,10 @@ class ChangingNumber(Value):
         """Model `math.floor(self)` and its relatives; None when this class has no rule of its own."""
         return None
 
+    def narrow(self) -> bool:
+        """Rely on more of what it is in this call, short of its value; tell whether `bounds` are others now."""
+        return False
+
 
 class OpenNumber(ChangingNumber):
     """A float of the call that isn't a constant, or the result of computing with numbers that change.
