@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import torch
 
+from intarsia_ir.origin_text import lines_in_full
 from intarsia_ir.records import Origin
 from intarsia_ir.stepping import Step
 
@@ -53,7 +54,7 @@ class Shell(cmd.Cmd):
             program: Its text.
             inputs: Name -> value of what it is called with.
         """
-        self._program, self._step, self._known = program.splitlines(), None, dict(inputs)
+        self._program, self._step, self._known = lines_in_full(program), None, dict(inputs)
         self._say(what)
         self._say_values(inputs)
         self.cmdloop()
