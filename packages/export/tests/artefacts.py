@@ -31,9 +31,6 @@ graph(%x: f32[s0, 3], %w: f32[3]) {
   %y: f32[s0, 3] = kernel(%w, %x)  #4 add
   return (%y,)
 }
-origins
-  1 model.py
-    f: 4
 // source
 made KernelSource('', 'cpp', launches=(Launch('seg0', ('x', 'w', 'y'), ('s0',), (0, 1)),))
 text 6 lines
@@ -43,6 +40,9 @@ extern "C" void seg0(float* x, float* w, float* y, long s0) {
 }
 // all of it
 
+origins
+  1 model.py
+    f: 4
 """
 X = ArgumentSource("x")
 LINE = Origin("model.py", 4, "f")
