@@ -34,10 +34,11 @@ TARGETS = {
     **{f"tiny {t.isa}": t for t in TINY_CPUS},
     **GPUS,
 }
+FIRST = ("avx2", "tiny avx2", "tiny sm_90")  # the others are alike, and take minutes together
 SEEN: Counter[str] = Counter()
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [t if t in FIRST else pytest.param(t, marks=pytest.mark.slow) for t in TARGETS])
 @pytest.mark.parametrize("name", CASES)
 def test_tiles_mean_what_the_kernels_meant(name: str, target: str) -> None:
     inputs = inputs_of(name)
