@@ -121,6 +121,7 @@ def test_a_run_on_a_card_without_kept_times_says_so_and_times_all(gpu, capsys, t
     assert not (tmp_path / "peer_times.json").exists()
 
 
+@pytest.mark.slow
 def test_kept_times_are_used_until_a_canary_is_off(gpu, peer_times, capsys, tmp_path):
     assert gpu.main(["--measure-peer"]) == 0
     (setup,) = (s for s in peer_times.read(tmp_path / "peer_times.json") if s.card == "a card")

@@ -224,7 +224,7 @@ def test_twenty_steps_under_autocast_equal_eager(name):
     check_counters()
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "resnet18" else n for n in RUNS])
 def test_the_runs_are_well_conditioned(name):
     """Eager from weights that differ in the last bit ends as near as is asked of us; what is trained moves further."""
     make, loss_of, rate = RUNS[name]

@@ -41,6 +41,7 @@ def test_operators_are_as_in_eager(tmp_path: Path) -> None:
         assert {verdict["result"] for verdict in layouts.values()} <= {"same", "eager"}
 
 
+@pytest.mark.slow
 def test_what_kills_eager_too_is_no_fault(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"  # the gradient of the distances between no rows
     arguments = ["--json", str(path), "--jobs", "1", "--backward", "--dtype", "float32", "--op", "nn.functional.pdist"]

@@ -45,7 +45,7 @@ class Recurrent(nn.Module):
         return self.state * 2
 
 
-@made("attributes", lambda: (randn(2, 3),), calls=5, recompiles=2)
+@made("attributes", lambda: (randn(2, 3),), calls=5, recompiles=1)
 def module_keeps_a_state():
     return Recurrent().eval()
 
@@ -62,7 +62,7 @@ class Steps(nn.Module):
         return x * self.n
 
 
-@made("attributes", lambda: (randn(3),), calls=5, recompiles=2)
+@made("attributes", lambda: (randn(3),), calls=5, recompiles=1)
 def module_counts_its_calls():
     return Steps().eval()
 
@@ -91,7 +91,7 @@ def change_global_containers(x):
     return SETTINGS["last"] + len(STEPS)
 
 
-@program("globals", lambda: (randn(3),), globals={"COUNT": 0}, calls=5, recompiles=2)
+@program("globals", lambda: (randn(3),), globals={"COUNT": 0}, calls=5, recompiles=1)
 def count_calls_in_a_global(x):
     global COUNT
     COUNT += 1

@@ -17,7 +17,7 @@ from intarsia_export.trees import Node, leaves_of, resolved
 from intarsia_guards import GuardSet, build_guards
 from intarsia_guards.frame import Frame, fetch
 from intarsia_guards.relations import evaluate
-from intarsia_ir.errors import InternalError, InvalidArgumentError, RuntimeFault
+from intarsia_ir.errors import LOOKUP_OUT_OF_RANGE, InternalError, InvalidArgumentError, RuntimeFault
 from intarsia_ir.records import Origin, SizeFacts, Source
 from intarsia_ir.source_text import parse_source
 from intarsia_ir.values import Partition
@@ -224,7 +224,7 @@ class _Call:
         try:
             results = self._run(*inputs)
         except RuntimeFault as fault:
-            raise (fault.__cause__ or fault) from None
+            raise _as_eager_raises(fault) from None
         if not all(map(bool, results[: self._checks])):
             raise InvalidArgumentError(
                 "the program goes another way for these values than for those it was exported with", code="export.check"
@@ -265,3 +265,11 @@ def _getter(leaf: Node, weights: Mapping[str, torch.Tensor]) -> Callable[[Sequen
 
 def _short(name: str) -> str:
     return name.removeprefix("builtins.")
+
+
+def _as_eager_raises(fault: RuntimeFault) -> BaseException:
+    """Return what eager raises instead: a kernel's check of a lookup knows no class of error."""
+    cause = fault.__cause__
+    if type(cause) is RuntimeError and str(cause) == LOOKUP_OUT_OF_RANGE:
+        return IndexError(LOOKUP_OUT_OF_RANGE)
+    return cause or fault

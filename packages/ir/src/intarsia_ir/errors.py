@@ -14,6 +14,7 @@ from typing import Any
 from intarsia_ir.records import Origin
 
 __all__ = [
+    "LOOKUP_OUT_OF_RANGE",
     "IntarsiaError",
     "InternalError",
     "InvalidArgumentError",
@@ -114,6 +115,10 @@ class NeedsFact(IntarsiaError):  # noqa: N818  (the design's name: it asks, it d
             where=where,
             hints=("add the relation to the facts that the pass returns",),
         )
+
+
+#: What the check of a lookup of rows says: eager raises it as an IndexError.
+LOOKUP_OUT_OF_RANGE = "index out of range in self"
 
 
 class RuntimeFault(IntarsiaError):  # noqa: N818  (a fault of the running program, not of the compiler)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from intarsia_ir.errors import LOOKUP_OUT_OF_RANGE
 from intarsia_loops.index import ONE, ZERO, IndexExpr, lift
 from intarsia_loops.index import less as is_below
 from intarsia_loops.positions import is_computable, placed
@@ -198,9 +199,17 @@ def entry(b: Builder, index: Tensor | None, p: Point, size: IndexExpr, *, may_wr
 
 
 def _loaded(
-    b: Builder, x: Tensor, position: Callable[[Point], Position], given: Mapping[int, Tensor], *, may_wrap: bool
+    b: Builder,
+    x: Tensor,
+    position: Callable[[Point], Position],
+    given: Mapping[int, Tensor],
+    *,
+    may_wrap: bool,
+    said: str = "index out of range",
 ) -> Any:
     """Map over elements of `x` at positions; `given` are the index tensors by dimension of `x`.
+
+    `said` is what the check of the indices says where one is none.
 
     Declined for empty tensors, and for data-dependent positions in a view, which has no index map for them.
     """
@@ -216,7 +225,7 @@ def _loaded(
         return DECLINED
     for d, index in given.items():
         if isinstance(sample[d], Val):
-            check_range(b, index, x.shape[d], may_wrap=may_wrap)
+            check_range(b, index, x.shape[d], may_wrap=may_wrap, said=said)
     return b.map(lambda p: load(x.buffer, through(position(p)), x.dtype))
 
 
@@ -242,8 +251,10 @@ def _through_view(b: Builder, x: Tensor) -> Callable[[Position], Position] | Non
     return through
 
 
-def check_range(b: Builder, index: Tensor, size: IndexExpr, *, may_wrap: bool) -> None:
-    """Add a check that every element of `index` is a position in a dimension of this size."""
+def check_range(
+    b: Builder, index: Tensor, size: IndexExpr, *, may_wrap: bool, said: str = "index out of range"
+) -> None:
+    """Add a check that every element of `index` is a position in a dimension of this size; `said` if not."""
 
     def inside(_: Point, p: Point) -> Val:
         i, n = cast(read(index, p), "i64"), index_value(size)
@@ -254,7 +265,7 @@ def check_range(b: Builder, index: Tensor, size: IndexExpr, *, may_wrap: bool) -
     repeated = [stride is ZERO for stride in index.strides or ()] or [False] * len(index.shape)
     shape = [ONE if again and n.const() else n for n, again in zip(index.shape, repeated, strict=True)]
     valid = b.nest("all", b.temp_spec((), "b8"), shape, inside, "valid")
-    b.check(valid, "index out of range")
+    b.check(valid, said)
 
 
 @TABLE.add(aten.index_select.default)
@@ -300,7 +311,7 @@ def _embedding(
     def position(p: Point) -> Position:
         return entry(b, indices, p[:-1], weight.shape[0], may_wrap=False), p[-1]
 
-    return _loaded(b, weight, position, {0: indices}, may_wrap=False)
+    return _loaded(b, weight, position, {0: indices}, may_wrap=False, said=LOOKUP_OUT_OF_RANGE)
 
 
 def _is_known(b: Builder, weight: Tensor, indices: Tensor) -> bool:
