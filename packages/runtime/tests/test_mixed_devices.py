@@ -1,13 +1,18 @@
 """Programs over the CPU and a GPU: inputs and constants on the CPU stay there, the GPU's are made ready for kernels."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from intarsia_ir.records import Fresh, InputSpec, KernelSource, Launch, Signature
+from intarsia_ir.records import Fresh, InputSpec, KernelSource, Launch, Signature, Target
 from intarsia_ir.values import Partition
+from intarsia_loops import Contract, Emitted
 from intarsia_loops.index import axis, lift, row_major
+from intarsia_loops.launches import Launches
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef, load, val
 from intarsia_runtime import Linked, assembled, link
+from intarsia_runtime.warm import buildable
 
 CUDA = torch.device("cuda:0")
 aten = torch.ops.aten
@@ -112,3 +117,21 @@ def test_work_on_the_cpu_is_not_replayed(linked):
     signature = Signature((InputSpec("h"),), (Fresh(0),))
     with pytest.warns(RuntimeWarning, match="it runs as usual: it has tensors on the CPU"):
         assembled(Partition(Linked(run, signature, device=CUDA)), cuda_graphs=True)
+
+
+def test_a_finished_plan_makes_room_for_what_launches_of_one_kernel_share(monkeypatch):
+    """It has no local buffers but these: `t` is written by one launch of the kernel, and read by the next."""
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False)
+    i = axis("i0", 4)
+    first, second = (doubled(source, out).steps[0] for source, out in (("x", "t"), ("t", "y")))
+    kernel = Kernel((i,), (first, second), frozenset({"t"}))
+    program = Program({n: buffer("cuda:0", 4) for n in ("x", "t", "y")}, ("x",), (kernel,), (ref("y", 4),))
+    launches = (Launch("kernel0", ("x", "t"), (), (0, 1), ("1",)), Launch("kernel1", ("t", "y"), (), (0, 1), ("1",)))
+    source = KernelSource("", "triton", launches=launches)
+    contract = Contract(Signature((InputSpec("x"),), (Fresh(0),)), (), Target("cuda", "sm_90"), CUDA)
+    emitted = Emitted(torch.fx.GraphModule({}, torch.fx.Graph()), contract, Launches(program, Target("cuda", "sm_90"), (), 1), source)
+    finished = buildable(emitted)
+    assert set(finished.program.buffers) == {"x", "t", "y"}
+    run = link(finished.program, source, Library(), device=CUDA)
+    assert "t = _empty_strided" in run.source
+    assert set(buildable(replace(emitted, source=KernelSource("", "triton"))).program.buffers) == {"x", "y"}

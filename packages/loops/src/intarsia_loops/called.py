@@ -6,7 +6,7 @@ their nests take. In text an item is `%y: f32[4], %z: f32[4] = kernel(%x)`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -46,7 +46,7 @@ class Called:
     """A program whose kernels are calls.
 
     Args:
-        buffers: Every buffer that a call, the caller or a result has, by name: not those that stay inside of a kernel.
+        buffers: Every buffer that a call, the caller or a result has, by name: not those that stay inside of a launch.
         inputs: As those of a `Program`, and so are the other fields but `items`.
         items: In execution order.
     """
@@ -60,8 +60,12 @@ class Called:
     constants: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def called(program: Program) -> Called:
+def called(program: Program, shared: Collection[str] = ()) -> Called:
     """Return what the caller sees of a program of kernels.
+
+    Args:
+        program: Its nests are in kernels.
+        shared: Buffers that launches of one kernel hand on, so that the caller makes room for them though they are local.
 
     Raises:
         InvalidArgumentError: It has nests outside of kernels.
@@ -82,7 +86,7 @@ def called(program: Program) -> Called:
         ((KernelCall(outs=('z',), operands=('x',), origins=()),), ['x', 'z'])
     """
     items = tuple(map(_item, program.items))
-    local = {name for item in program.items if isinstance(item, Kernel) for name in item.local}
+    local = {name for item in program.items if isinstance(item, Kernel) for name in item.local}.difference(shared)
     buffers = {name: buffer for name, buffer in program.buffers.items() if name not in local}
     return Called(
         MappingProxyType(buffers),

@@ -62,7 +62,8 @@ class Finished:
 def buildable(emitted: Emitted) -> Buildable:
     """Return an emitted value without the launches and nests that its source was printed from."""
     name = graph_name(emitted.graph_module, emitted.contract.signature)
-    return Buildable(called(emitted.launches.program), emitted.contract, emitted.source, name)
+    addressed = {buffer for launch in emitted.source.launches for buffer in launch.buffers}
+    return Buildable(called(emitted.launches.program, addressed), emitted.contract, emitted.source, name)
 
 
 def finish(half: Buildable, cache: Cache) -> Linked:
