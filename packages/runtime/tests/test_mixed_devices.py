@@ -129,7 +129,8 @@ def test_a_finished_plan_makes_room_for_what_launches_of_one_kernel_share(monkey
     launches = (Launch("kernel0", ("x", "t"), (), (0, 1), ("1",)), Launch("kernel1", ("t", "y"), (), (0, 1), ("1",)))
     source = KernelSource("", "triton", launches=launches)
     contract = Contract(Signature((InputSpec("x"),), (Fresh(0),)), (), Target("cuda", "sm_90"), CUDA)
-    emitted = Emitted(torch.fx.GraphModule({}, torch.fx.Graph()), contract, Launches(program, Target("cuda", "sm_90"), (), 1), source)
+    empty = torch.fx.GraphModule({}, torch.fx.Graph())
+    emitted = Emitted(empty, contract, Launches(program, contract.target, (), 1), source)
     finished = buildable(emitted)
     assert set(finished.program.buffers) == {"x", "t", "y"}
     run = link(finished.program, source, Library(), device=CUDA)

@@ -65,7 +65,7 @@ def called(program: Program, shared: Collection[str] = ()) -> Called:
 
     Args:
         program: Its nests are in kernels.
-        shared: Buffers that launches of one kernel hand on, so that the caller makes room for them though they are local.
+        shared: Local buffers that launches of one kernel hand on, for which the caller makes room.
 
     Raises:
         InvalidArgumentError: It has nests outside of kernels.
