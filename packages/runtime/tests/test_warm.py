@@ -35,6 +35,7 @@ from intarsia_loops.called import called
 from intarsia_loops.kernels import KernelSummary
 from intarsia_runtime import Cache
 from intarsia_runtime.warm import Finished, Hit, Miss, PlanStore, Refused, fingerprint, finish, settings
+from intarsia_runtime.warm import keys
 from intarsia_runtime.warm import store as store_module
 from intarsia_runtime.warm.settings import SETTINGS
 
@@ -349,6 +350,16 @@ def test_other_devices_and_sizes_from_data_are_refused(store: PlanStore) -> None
     assert isinstance(asked, Refused) and asked.reason == "the graph has tensors on meta"
     asked = store.look_up(dataclasses.replace(captured(), facts=SizeFacts(ranges={"u0": (0, None)})))
     assert isinstance(asked, Refused) and asked.reason == "the size u0 depends on data"
+
+
+def test_graphs_on_a_gpu_have_keys_that_name_it(store: PlanStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = {"cuda:0": "a card"}
+    monkeypatch.setattr(keys, "gpu_identity", lambda device: described[str(device)])
+    value = captured(TEXT.replace("example f32[2, 3]", "example f32[2, 3] on 'cuda:0'"))
+    first = store.look_up(value)
+    assert isinstance(first, Miss) and first == store.look_up(value) != store.look_up(captured())
+    described["cuda:0"] = "another card"
+    assert store.look_up(value) != first
 
 
 # ---- plans -------------------------------------------------------------------------------------------------------

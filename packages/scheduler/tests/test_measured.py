@@ -56,6 +56,18 @@ def test_few_long_rows_are_cut_in_equal_parts(length: int) -> None:
         assert cut is not None and cut.position == 0 and length % cut.length == 0 and 1 < length // cut.length <= 2048
 
 
+def test_columns_of_narrow_points_are_cut_into_fewer_parts() -> None:
+    text = """graph(%x: DTYPE[32768, 4096]) {
+  kernel[i0: 4096] {
+    %y: f32[4096] = sum[i0: 4096; r0: 32768] cast(load(%x, r0, i0), f32)
+  }
+  return (%y,)
+}
+"""
+    lengths = [cut_of(*kernel_of(text.replace("DTYPE", dtype)), MACHINE).length for dtype in ("bf16", "f32")]
+    assert lengths == [4096, 2048]
+
+
 def test_rows_of_unknown_length_are_cut_where_they_are_few() -> None:
     assert cut_of(*summed(4, "s0"), MACHINE) is not None
     assert cut_of(*summed(1_000_000, "s0"), MACHINE) is None

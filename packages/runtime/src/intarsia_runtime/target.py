@@ -170,3 +170,14 @@ def host_identity() -> str:
     """Return text that changes when machine code built here might not run here any more."""
     features = " ".join(sorted(cpu_features()))
     return f"{platform.machine()} {os.confstr('CS_GNU_LIBC_VERSION')} {features}"
+
+
+def gpu_identity(device: torch.device) -> str:
+    """Return text that changes when what was decided, recorded or built for a GPU might not be so for another.
+
+    Args:
+        device: A CUDA device of this machine.
+    """
+    cards = (detect_target(device), torch.cuda.get_device_name(device), torch.cuda.current_device())
+    versions = (torch.version.cuda, torch.version.hip, torch.backends.cudnn.version())
+    return f"{device} {cards!r} {versions!r}"

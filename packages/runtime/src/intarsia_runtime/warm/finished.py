@@ -88,7 +88,7 @@ def print_finished(finished: Finished) -> str:
     constants = constants_of(finished.program)
     if sum(getattr(value, "nbytes", 0) for value in constants.values()) > MOST_BYTES:
         raise UnsupportedError("constants of the graph are too large", code="ir.text")
-    return _text(finished, {name: _tensor_data(name, value) for name, value in constants.items()})
+    return _text(finished, {name: _tensor_data(name, _on_host(value)) for name, value in constants.items()})
 
 
 def text_and_tensors(finished: Finished) -> tuple[str, dict[str, torch.Tensor]]:
@@ -155,13 +155,17 @@ def _facts(data: Mapping[str, Any]) -> SizeFacts:
 
 def _tensor_data(name: str, value: Any) -> tuple[str, tuple[int, ...], tuple[int, ...], str]:
     """Return element type, shape, strides, and the elements in row-major order, in base 64.
-
     Raises:
         UnsupportedError: It is no plain tensor.
     """
     _check_plain(name, value)
     elements = value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
     return str(value.dtype), tuple(value.shape), tuple(value.stride()), base64.b64encode(elements).decode()
+
+
+def _on_host(value: Any) -> Any:
+    """Return a constant on the CPU: what is on a GPU is put there again when its graph is linked."""
+    return value.cpu() if type(value) is torch.Tensor and value.is_cuda else value
 
 
 def _check_plain(name: str, value: Any) -> None:

@@ -15,6 +15,7 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_ir.text import text_and_constants
 from intarsia_ir.values import Captured
+from intarsia_runtime.target import gpu_identity
 
 __all__ = ["Refused", "key_parts"]
 
@@ -49,7 +50,7 @@ def key_parts(captured: Captured) -> tuple[str, ...] | Refused:
         return Refused(error.explanation)
     if constants:
         return Refused(f"the graph has {_described(constants)}, which has no text")
-    return text, *_unsaid(captured)
+    return text, *_unsaid(captured), *map(gpu_identity, _gpus(captured))
 
 
 def _described(constants: Mapping[str, Any]) -> str:
@@ -71,12 +72,21 @@ def _outside(gm: fx.GraphModule) -> Iterator[str]:
 
 def _elsewhere(captured: Captured) -> str:
     """Return why devices of a graph keep it from a warm start, or ""."""
+    others = {device.type for device in _devices(captured)} - {"cpu", "cuda"}
+    return f"the graph has tensors on {min(others)}" if others else ""
+
+
+def _gpus(captured: Captured) -> list[torch.device]:
+    """Return the GPUs of a graph, in order."""
+    return sorted((d for d in _devices(captured) if d.type == "cuda"), key=str)
+
+
+def _devices(captured: Captured) -> set[torch.device]:
     values = [meta.value(n) for n in captured.graph_module.graph.nodes if meta.has_value(n)]
     flat = [
         v for value in (*captured.inputs, *values) for v in (value if isinstance(value, tuple | list) else (value,))
     ]
-    devices = {v.device.type for v in flat if isinstance(v, torch.Tensor)} - {"cpu"}
-    return f"the graph has tensors on {min(devices)}" if devices else ""
+    return {v.device for v in flat if isinstance(v, torch.Tensor)}
 
 
 def _unsaid(captured: Captured) -> Iterator[str]:

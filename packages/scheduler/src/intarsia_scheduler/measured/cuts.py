@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from intarsia_ir.dtypes import itemsize
 from intarsia_ir.records import Machine
 from intarsia_loops.addresses import product
 from intarsia_loops.index import Atom
@@ -25,8 +26,9 @@ __all__ = ["chunk_of", "cut_of", "is_idle", "only_meet"]
 IN_FLIGHT = 4
 # the fewest points that are worth a program
 SHORTEST = 128
-# rows of a program whose lanes lie across rows: where there are more parts than keep processors busy with such
-# programs, folding them takes longer than they save (batch norms, H200)
+# rows of a program whose lanes lie across rows, twice as many where each point is four bytes or more: where there are
+# more parts than keep processors busy with such programs, folding them takes longer than they save (14 sums and batch
+# norms, H200)
 ACROSS = 64
 # points of a part where the length isn't known
 PART = 8192
@@ -86,7 +88,9 @@ def cut_of(kernel: Kernel, buffers: Mapping[str, Buffer], machine: Machine) -> C
         or n_inner < 16 * SHORTEST
     ):
         return None
-    busy = IN_FLIGHT * below(machine.processors) * ACROSS // n_rows
+    read = [itemsize(buffers[name].dtype) for name in kernel.reads() if name in buffers]
+    across = 2 * ACROSS if max(read, default=0) >= 4 else ACROSS
+    busy = IN_FLIGHT * below(machine.processors) * across // n_rows
     most = min(most_programs(machine) // programs, n_inner // SHORTEST, max(1, busy))
     n_parts = max((d for d in range(1, min(outer, most) + 1) if outer % d == 0), default=1)
     return Cut(0, outer // n_parts) if n_parts > 1 else None
