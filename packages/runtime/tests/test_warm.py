@@ -34,8 +34,7 @@ from intarsia_loops import Buildable, Contract, from_fx, kernels
 from intarsia_loops.called import called
 from intarsia_loops.kernels import KernelSummary
 from intarsia_runtime import Cache
-from intarsia_runtime.warm import Finished, Hit, Miss, PlanStore, Refused, fingerprint, finish, settings
-from intarsia_runtime.warm import keys
+from intarsia_runtime.warm import Finished, Hit, Miss, PlanStore, Refused, fingerprint, finish, keys, settings
 from intarsia_runtime.warm import store as store_module
 from intarsia_runtime.warm.settings import SETTINGS
 
