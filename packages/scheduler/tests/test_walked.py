@@ -53,6 +53,24 @@ def test_sizes_have_the_numbers_of_the_capture(target):
     assert large == pytest.approx(predicted(6400, **target), rel=0.3)
 
 
+@pytest.mark.parametrize("n", [0, 2, 5, 100_000])
+def test_a_launch_that_has_no_program_moves_nothing(n):
+    """Of an axis of unknown size whole parts are summed first: none where there is less than one."""
+    text = f"""// dialect: kernels 1
+symbol s0 in [0, inf] from 'x' hint {n}
+graph(%x: f32[s0]) {{
+  kernel[] {{
+    %y: f32[] = sum[; r0: s0] load(%x, r0)
+  }}
+  return (%y,)
+}}
+"""
+    found = from_fx(kernels.parse_ir(text))
+    (counts,) = kernel_counts(found, Target("cuda", "sm_90"))
+    assert counts["launch"] == 2 and (counts["light"] > 0) == (n > 0)
+    assert Walked.of(Target("cuda", "sm_90")).predicted_us(found.items[0], found) > 0
+
+
 def test_one_model_tells_programs_of_other_sizes_apart():
     model = Walked.of(Target(isa="avx2"))
     programs = [program("s0", f"symbol s0 in [2, 100000] from 'x' hint {n}") for n in (64, 6400)]

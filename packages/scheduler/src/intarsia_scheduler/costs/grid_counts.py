@@ -43,6 +43,8 @@ def grid_counts(launch: LaunchPlan, machine: Machine, sizes: Sizes) -> Tally:
     walk = launch.walk
     assert walk is None or isinstance(walk, Walk), "a grid's launches are walked in tiles"
     programs, tiles = _programs(launch, walk, sizes)
+    if not programs:  # of sizes as at capture: what is smaller than a part is left to the launch that finishes
+        return Tally({"launch": 1.0})
     busy = min(1.0, programs / machine.processors)
     warps = walk.blocks.warps if walk else 4
     waves = max(1.0, programs * warps / (machine.processors * WARPS))
