@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+
 import pytest
 import torch
 from torch.autograd import forward_ad
@@ -11,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import intarsia
 from intarsia import UnsupportedError
+from intarsia_dispatch import FallbackWarning
 
 RAISE = {"on_error": "raise"}
 
@@ -170,6 +174,69 @@ def test_a_dispatch_mode_is_a_failure_where_those_are_raised(fresh, options):
         compiled(rows())
     assert caught.value.code == "dispatch.observed" and __file__ in str(caught.value)
     torch.testing.assert_close(compiled(rows()), function(rows()))
+
+
+LOG = Log()
+
+
+def logged_inside(x):
+    x = x * 2
+    with LOG:
+        y = x.sin() + 1
+    return y.cos()
+
+
+def logged_first(x):
+    with LOG:
+        y = x.sin()
+    return y + 1
+
+
+def helper(x):
+    with LOG:
+        return x.sin()
+
+
+def logged_in_a_helper(x):
+    return helper(x * 2) + 1
+
+
+def logged_around(x):
+    return x.sin() + 1
+
+
+INSIDE = [logged_inside, logged_first, logged_in_a_helper]
+
+
+def called(compiled, function, x):
+    with LOG if function is logged_around else contextlib.nullcontext():
+        return compiled(x)
+
+
+@pytest.mark.parametrize("function", [*INSIDE, logged_around], ids=lambda f: f.__name__)
+def test_what_runs_in_eager_under_a_dispatch_mode_is_said_once(fresh, function):
+    compiled, seen = intarsia.compile(function), []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for program in (compiled, compiled, function):
+            LOG.calls.clear()
+            torch.testing.assert_close(called(program, function, rows()), function(rows()))
+            seen.append(list(LOG.calls))
+    assert seen[0] == seen[1] == seen[2] != []
+    (warning,) = caught
+    assert warning.category is FallbackWarning and warning.filename == __file__
+    name = "helper" if function is logged_in_a_helper else function.__name__
+    for part in (name, "the mode Log is active", "call it outside of the mode", "decompositions="):
+        assert part in str(warning.message)
+
+
+@pytest.mark.parametrize("function", INSIDE, ids=lambda f: f.__name__)
+def test_what_would_run_in_eager_in_a_dispatch_mode_is_refused(fresh, function):
+    compiled = intarsia.compile(function, options=RAISE)
+    with pytest.raises(UnsupportedError, match="the mode Log is active") as caught:
+        compiled(rows())
+    assert caught.value.code == "dispatch.observed" and __file__ in str(caught.value)
+    assert torch._C._len_torch_dispatch_stack() == 0  # the program's `with` was left
 
 
 def test_explain_says_what_watches(fresh):

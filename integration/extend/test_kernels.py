@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import intarsia
+from intarsia_recorder.launches import no_launches_of_fakes
 
 pytest.importorskip("triton")
 pytestmark = [pytest.mark.usefixtures("fresh"), pytest.mark.skipif(sys.platform != "linux", reason="Triton's")]
@@ -139,6 +142,53 @@ def test_an_operator_of_an_interpreted_kernel_is_trained_by_its_formula(kernels)
     for _ in range(2):
         torch.testing.assert_close((gradient(fast, x), gradient(loss, x)), (want, want))
     assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
+
+
+def own_launchers():
+    from triton.runtime import autotuner, interpreter
+
+    return [vars(kind)["run"] for kind in (interpreter.InterpretedFunction, autotuner.Autotuner, autotuner.Heuristics)]
+
+
+def test_launchers_are_tritons_own_but_while_a_fake_implementation_runs(kernels):
+    own, seen = own_launchers(), []
+
+    @torch.library.triton_op("extend_kernels::watched", mutates_args={})
+    def watched(x: torch.Tensor) -> torch.Tensor:
+        seen.append(own_launchers() != own)
+        if x.shape[0] == 3:
+            raise ValueError("no three")
+        return kernels.doubled(x) if seen[-1] else x * 2
+
+    fast = intarsia.compile(lambda x: watched(x.sin()) + 1, fullgraph=True, dynamic=False, options=RAISE)
+    (x,) = inputs([(40,)])
+    torch.testing.assert_close(fast(x), 2 * x.sin() + 1)
+    assert True in seen and seen[-1] is False and own_launchers() == own
+    with pytest.raises(Exception, match="no three"):
+        fast(x[:3])
+    assert own_launchers() == own
+
+
+def test_launches_of_other_threads_are_tritons_own(kernels):
+    """One thread is in the block and another launches: on data as always, and a fake tensor is passed on."""
+    own, fake = own_launchers(), FakeTensorMode().from_tensor(torch.ones(40))
+    with ThreadPoolExecutor(1) as other:
+
+        def launch(x):
+            kernels.scale_in_place(x, 2.0)
+            return x
+
+        with no_launches_of_fakes():
+            with no_launches_of_fakes():
+                launch(fake)
+            launch(fake)
+            assert own_launchers() != own
+            assert other.submit(launch, torch.ones(40)).result().tolist() == [2.0] * 40
+            with pytest.raises(Exception, match=r"FakeTensor|fake|data"):
+                other.submit(launch, fake).result()
+        with pytest.raises(Exception, match=r"FakeTensor|fake|data"):
+            launch(fake)
+    assert own_launchers() == own
 
 
 def test_triton_itself_is_not_compiled(kernels):

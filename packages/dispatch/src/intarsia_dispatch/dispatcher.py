@@ -43,7 +43,7 @@ from intarsia_ir.errors import (
 )
 from intarsia_ir.guards import TorchModesGuard
 from intarsia_ir.interrupts import held_back
-from intarsia_ir.observers import observer, without_function_modes
+from intarsia_ir.observers import dispatch_mode, observer, without_function_modes
 from intarsia_ir.records import Capture, GraphBreak, LinkableCode, Symbolic
 from intarsia_ir.stack import deep_stack
 
@@ -200,7 +200,7 @@ class Dispatcher:
             return ... if deep and not by_torch else False
         watcher = observer(tuple(frame.locals.values()))
         if watcher:  # it is shown what eager shows it
-            self._outcomes.observed(code, watcher, asked_for=id(code) in self._roots)
+            self._outcomes.observed(code, watcher, self._state_under_a_mode(code))
             return ...
         asked = as_called()
         choose = self._choose if framehook.alone() else torch.compiler.disable(self._choose)
@@ -225,6 +225,15 @@ class Dispatcher:
         if len(state.versions) >= self._config.recompile_limit:
             return self._limit_reached(code, state, frame, reason)
         return self._compile(code, frame, state, values, reason, varying)
+
+    def _state_under_a_mode(self, code: CodeType) -> CodeState | None:
+        """Return the state of the function that code is of, where a mode of the program's is on; None: no such mode."""
+        mode = dispatch_mode(of_torch=False)
+        function = self._table.function_of(code)
+        if mode is None or skipping.is_code_of(type(mode), function):
+            return None
+        with self._config.lock:
+            return self._table.find(function) or self._see(function)
 
     def _see(self, code: CodeType) -> CodeState:
         self._counts.add(frames_seen=1)

@@ -13,7 +13,6 @@ from intarsia_dispatch.recompiles import RecompileLog
 from intarsia_dispatch.stats import Counters, DispatchStats
 from intarsia_dispatch.versions import CodeState
 from intarsia_ir.errors import IntarsiaError, RuntimeFault, UnsupportedError, raised_by
-from intarsia_ir.observers import dispatch_mode
 from intarsia_ir.records import Capture
 
 if TYPE_CHECKING:
@@ -22,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["Outcomes"]
 
 _log = logging.getLogger("intarsia.dispatch")
+_UNDER_A_MODE = (
+    "call it outside of the mode, or, for a mode that is to see operations, call the function that was compiled",
+    "what rewrites operations can be given to the compiler instead: decompositions=, patterns=, lowerings=",
+)
 
 
 class Outcomes:
@@ -40,27 +43,31 @@ class Outcomes:
         """Tell that a frame runs as written, and why: nothing is wrong."""
         self.tell(FrameEvent(EventKind.NATIVE, code.co_qualname, reports.first_line(code), reason, capture))
 
-    def observed(self, code: CodeType, watcher: str, *, asked_for: bool) -> None:
-        """Raise, or tell that a frame runs as written for what watches its operations.
+    def observed(self, code: CodeType, watcher: str, state: CodeState | None) -> None:
+        """Raise, warn once, or only tell that a frame runs as written for what watches its operations.
 
         Args:
             code: Of the frame.
             watcher: What watches.
-            asked_for: Whether the function was given to `compile`.
+            state: Of the function whose code it is, where a dispatch mode of the program's watches. None for tracers
+                and transforms of torch's, which take what they are shown for the program: that is no failure.
 
         Raises:
-            UnsupportedError: By the policy, where that is a dispatch mode; code "dispatch.observed". Tracers of torch's
-                take what they are shown for the program, and are no failure.
+            UnsupportedError: By the policy, where there is a state; code "dispatch.observed".
         """
         reason = f"{watcher} is active, and sees no operation of compiled code"
-        if asked_for and self._config.policy.raises() and dispatch_mode(of_torch=False) is not None:
+        origin = reports.first_line(code)
+        if state is not None and self._config.policy.raises():
             raise UnsupportedError(
                 f"{code.co_qualname} would run in eager: {reason}",
                 code="dispatch.observed",
-                where=(reports.first_line(code),),
-                hints=("call it outside of the mode, or call the function that was compiled in it",),
+                where=(origin,),
+                hints=_UNDER_A_MODE,
             )
-        self.tell(FrameEvent(EventKind.OBSERVED, code.co_qualname, reports.first_line(code), reason))
+        self.tell(FrameEvent(EventKind.OBSERVED, code.co_qualname, origin, reason))
+        if state is not None and not state.observed:
+            state.observed = True
+            reports.warn_of(code, origin, "\n  hint: ".join((reason, *_UNDER_A_MODE)))
 
     def failed(
         self, code: CodeType, state: CodeState, error: Exception, doing: str, capture: Capture | None = None

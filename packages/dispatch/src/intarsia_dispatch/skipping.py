@@ -21,6 +21,7 @@ __all__ = [
     "calls_debugger",
     "code_under",
     "debugger_active",
+    "is_code_of",
     "is_handler",
     "is_import",
     "is_opaque",
@@ -34,6 +35,12 @@ _HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
 _TAKING_APART = frozenset({"__tensor_flatten__", "__tensor_unflatten__"})
 _DEBUGGER_MODULES = ("pydevd", "_pydevd", "debugpy")
 _CHECKPOINT = os.path.join(os.path.dirname(torch.__file__), "utils", "checkpoint.py")
+
+
+def is_code_of(kind: type, code: CodeType) -> bool:
+    """Tell whether code is that of a method of a class."""
+    members = [member for cls in kind.__mro__ for member in vars(cls).values()]
+    return any(getattr(member, "__code__", None) is code for member in members)
 
 
 def left_alone(graph_module: torch.fx.GraphModule) -> torch.fx.GraphModule:

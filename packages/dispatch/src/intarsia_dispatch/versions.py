@@ -69,6 +69,7 @@ class CodeState:
     Args:
         versions: In the order they were compiled. The frame hook tries the one that held last first.
         warned: The one warning was given.
+        observed: The one about a dispatch mode was.
         eager: It was counted as left to eager.
         symbolic: Sizes and numbers that have had several values.
         static: Symbols were tried, and couldn't be compiled.
@@ -80,6 +81,7 @@ class CodeState:
 
     versions: list[Version] = field(default_factory=list)
     warned: bool = False
+    observed: bool = False
     eager: bool = False
     symbolic: Symbolic = field(default_factory=Symbolic)
     static: bool = False
@@ -116,6 +118,11 @@ class CodeTable:
         state = CodeState()
         rows[key] = (weakref.ref(code, lambda _: rows.pop(key, None)), state)
         return state
+
+    def function_of(self, code: CodeType) -> CodeType:
+        """Return the code of the function that a resume function goes on with; other code is its own function's."""
+        origin = self._origins[id(code)][1]() if id(code) in self._origins else None
+        return code if origin is None else origin
 
     def shared(self, resume: CodeType, code: CodeType) -> CodeType:
         """Return the one code object that goes on at a place of a function, whichever way a call came there.

@@ -24,7 +24,7 @@ from intarsia_ir.errors import UnsupportedError
 from intarsia_recorder.corrections import Correction, correction_of
 from intarsia_recorder.element_types import refusal_check, stored_check
 from intarsia_recorder.indices import dimension_check, index_check
-from intarsia_recorder.launches import launch_nothing_on_fakes
+from intarsia_recorder.launches import no_launches_of_fakes
 from intarsia_recorder.operand_numbers import number_check
 from intarsia_recorder.operand_shapes import shape_check
 from intarsia_recorder.operand_types import mismatch_check
@@ -148,8 +148,8 @@ _CHECKS = (
 
 def _by_its_fake(mode: FakeTensorMode, by_torch: Callable[[], Any], args: Sequence[Any], kwargs: Any) -> Any:
     """Run the fake implementation of an operator of a library, which may be its own body."""
-    launch_nothing_on_fakes()
-    return by_torch()
+    with no_launches_of_fakes():
+        return by_torch()
 
 
 def _rules_of(func: Any) -> _Rules:
