@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 import torch.fx as fx
 from torch.utils.checkpoint import checkpoint
 
+import intarsia
+from intarsia._torch_backend import torch_backend
 from intarsia_autodiff import joint_graph, partition
 from intarsia_functionalizer import functionalize
 from intarsia_ir import aten, meta
@@ -226,15 +230,35 @@ def test_a_checkpoint_is_computed_again():
     assert {"sin", "addmm"} <= again
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", ["scan", "map"])
+def test_gradients_go_through_a_scan(name, dynamic, fresh):
+    torch.manual_seed(0)
+    model = MODELS[name]()
+
+    def gradients(run, x):
+        results = run(x)
+        loss = sum(result.square().sum() for result in torch.utils._pytree.tree_leaves(results))
+        return results, torch.autograd.grad(loss, [x, *model.parameters()])
+
+    torch._dynamo.reset()
+    backend = functools.partial(torch_backend, options={"on_error": "raise"})
+    fast = torch.compile(model, backend=backend, fullgraph=True, dynamic=dynamic)
+    for x in (example(), example()[:3]) if dynamic else (example(),):
+        x = x.requires_grad_()
+        torch.testing.assert_close(gradients(fast, x), gradients(model, x))
+    assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
+
+
 def test_gradients_of_a_loop_are_refused_by_name():
-    model, x = Scan(), example()
+    model, x = While(), example()
     seen = []
     torch._dynamo.reset()
     with torch.no_grad():
         torch.compile(model, backend=lambda gm, inputs: seen.append((gm, inputs)) or gm, fullgraph=True)(x)
     ((gm, inputs),) = seen
-    with pytest.raises(UnsupportedError, match="gradients are needed of a scan"):
-        joint_graph(gm, inputs)
+    with pytest.raises(UnsupportedError, match="gradients are needed of a while_loop"):
+        joint_graph(gm, [inputs[0], x.requires_grad_()] if inputs[0].dim() == 0 else [x.requires_grad_(), *inputs[1:]])
 
 
 def test_a_scan_of_no_rows_is_refused():

@@ -123,6 +123,27 @@ def test_a_released_package_gets_the_next_version_and_no_other_does(repository):
     assert repository.missing() == [], "another version alone tells users nothing"
 
 
+def test_a_breaking_change_raises_the_second_number(repository, capsys):
+    for name in "ab":
+        repository.write(name, "CHANGELOG.md", "## 0.1.0 (2026-11-30)\n")
+    repository.project("a", "0.1.1")
+    repository.write("a", "src/intarsia_a/__init__.py", '__all__ = []\n__version__ = "0.1.1"\n')
+    repository.write("b", "src/intarsia_b/__init__.py", '__all__ = []\n__version__ = "0.1.0"\n')
+    repository.write("a", "changes/+other.fix.md", "It is right.\n")
+    repository.commit()
+    assert repository.missing() == []
+    repository.write("a", "changes/+gone.breaking.md", "It is gone.\n")
+    repository.commit()
+    (line,) = releases.missing_fragments(repository.root)
+    assert "packages/a: its fragments tell of a breaking change, and 0.1.1" in line and "raise a" in line
+    assert releases.main(["--root", str(repository.root), "raise", "a"]) == 0
+    assert "its version is 0.2.0" in capsys.readouterr().out
+    assert releases.versions(repository.root)["a"] == ("intarsia-a", "0.2.0")
+    assert "'intarsia-a>=0.2,<0.3'" in (repository.root / "packages/b/pyproject.toml").read_text()
+    repository.write("b", "changes/+range.fix.md", "It needs another.\n")
+    assert repository.missing() == [] and releases.raise_version(repository.root, "a") == ""
+
+
 def test_fragments_become_a_section_of_the_changelog(repository):
     pytest.importorskip("towncrier")
     (repository.root / "packages/a/CHANGELOG.md").write_text("# Changelog\n\n<!-- towncrier release notes start -->\n")

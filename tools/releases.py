@@ -6,7 +6,9 @@ next version, which isn't released yet. So what a version was made of is found w
 `python tools/releases.py changes [--base REF]` demands a fragment in `packages/P/changes` for each package whose
 sources changed: since `REF`; without it, on a branch, since it left `main`, and on `main` since its last version.
 `python tools/releases.py gather [P ...]` makes the fragments a section of the changelog, with towncrier.
-`python tools/releases.py raise [P ...]` gives each package whose version is released the next one.
+`python tools/releases.py raise [P ...]` gives each package whose version is released the next one, and one with a
+fragment of the kind `breaking` the next second number, which the ranges of its siblings then begin at; `changes`
+demands it.
 `python tools/releases.py tags [--make]` lists the tag and the commit of each released version, and makes the tags that
 are missing, here and nowhere else. docs/releasing.md has all of it in its place.
 """
@@ -61,6 +63,11 @@ def missing_fragments(root: Path, base: str | None = None) -> Iterator[str]:
         for path in sorted((root / folder / "changes").glob("*.md")):
             if not FRAGMENT.fullmatch(path.name):
                 yield f"{folder}/changes/{path.name}: a fragment is called NAME.KIND.md, the kind {' or '.join(KINDS)}"
+        if breaks_within_a_range(root, name):
+            yield (
+                f"{folder}: its fragments tell of a breaking change, and {version[1]} has the second number of the one "
+                f"before, which is released: `python tools/releases.py raise {name}`"
+            )
         since = common or last_release(root, name)
         changed = changed_since(root, since, folder)
         shipped = [p for p in changed if p.startswith(f"{folder}/src/") or p == f"{folder}/pyproject.toml"]
@@ -71,6 +78,13 @@ def missing_fragments(root: Path, base: str | None = None) -> Iterator[str]:
                 f"{folder}: {len(sources)} file(s) changed since {since or 'the beginning'} ({sources[0]}, ...) and no "
                 f"fragment tells of it: add {folder}/changes/+name.{KINDS[-1]}.md, one line for who uses {version[0]}"
             )
+
+
+def breaks_within_a_range(root: Path, name: str) -> bool:
+    """Tell whether a package breaks what the version before it promised to those whose range has both."""
+    breaking = list((root / "packages" / name / "changes").glob("*.breaking*.md"))
+    before, now = released(root, name)[:1], versions(root)[name][1]
+    return bool(breaking and before) and before[0].split(".")[:2] == now.split(".")[:2]
 
 
 def is_told(path: str, folder: str) -> bool:
@@ -206,12 +220,13 @@ def gather(root: Path, name: str) -> str:
 
 
 def raise_version(root: Path, name: str) -> str:
-    """Give a package whose version is released the next one; return what was done."""
+    """Give a package whose version is released, or breaks what it promised, the next one; return what was done."""
     folder, (distribution, version) = root / "packages" / name, versions(root)[name]
-    if version not in released(root, name):
+    breaks = breaks_within_a_range(root, name)
+    if version not in released(root, name) and not breaks:
         return ""
-    major, minor, patch = version.split(".")
-    following = f"{major}.{minor}.{int(patch) + 1}"
+    major, minor, patch = map(int, version.split("."))
+    following = f"{major}.{minor + 1}.0" if breaks else f"{major}.{minor}.{patch + 1}"
     module = folder / "src" / distribution.replace("-", "_") / "__init__.py"
     for path, line in ((folder / "pyproject.toml", "version"), (module, "__version__")):
         text = path.read_text("utf-8")
@@ -219,7 +234,17 @@ def raise_version(root: Path, name: str) -> str:
             raise SystemExit(f'{path}: no line, or several, {line} = "{version}"')
         text = text.replace(f'\n{line} = "{version}"\n', f'\n{line} = "{following}"\n')
         path.write_text(text, encoding="utf-8")
-    return f"{folder.name}: {version} is released, its version is {following}"
+    if not breaks:
+        return f"{folder.name}: {version} is released, its version is {following}"
+    follow(root, distribution, f">={major}.{minor + 1},<{major}.{minor + 2}")
+    return f"{folder.name}: it breaks what {version} promised, its version is {following}"
+
+
+def follow(root: Path, distribution: str, allowed: str) -> None:
+    """Make a range of versions that of every sibling that needs a distribution."""
+    for path in sorted(root.glob("packages/*/pyproject.toml")):
+        text = path.read_text("utf-8")
+        path.write_text(re.sub(rf'(["\']){distribution}>=[^"\']*\1', rf"\g<1>{distribution}{allowed}\1", text), "utf-8")
 
 
 def git(root: Path, *arguments: str) -> str:

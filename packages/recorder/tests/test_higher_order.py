@@ -147,6 +147,79 @@ def test_a_loop_gives_tensors_laid_out_as_what_it_is_given(like: str) -> None:
     assert found.stride() == ((3, 1) if like == "a part" else x.stride())
 
 
+def recorder_of_now() -> Recorder:
+    (found,) = [m for m in _get_current_dispatch_mode_stack() if isinstance(m, Recorder)]
+    return found
+
+
+def scanned(step: Callable[..., Any], n_carried: int, n_rows: int, *operands: Any) -> Any:
+    """Call `scan` under a recorder; elsewhere do what it stands for."""
+    if _get_current_dispatch_mode_stack():
+        options = {"carried": n_carried, "scanned": n_rows - n_carried}
+        return call_higher_order(recorder_of_now(), "scan", [step], operands, options)
+    carried, given = operands[:n_carried], []
+    for number in range(len(operands[n_carried])):
+        results = step(*carried, *[x[number] for x in operands[n_carried:n_rows]], *operands[n_rows:])
+        carried = results[:n_carried]
+        given.append(results[n_carried:])
+    return (*carried, *map(torch.stack, zip(*given, strict=True)))
+
+
+def step_of_two(c: Any, count: Any, x: Any, w: Any, by: Any) -> Any:
+    c = (c * w + x).tanh() * by
+    return c, count + 1, c.sum() * w.exp(), x > c
+
+
+def step_as_given(c: Any, x: Any, w: Any) -> Any:
+    return c, c * 2, x  # what it is given, and nothing of `w`
+
+
+def step_of_a_map(x: Any, w: Any) -> Any:
+    return (x.sin() * w,)
+
+
+C0, ROWS = torch.tensor([0.5, -1.0]), torch.tensor([[1.0, 2.0], [-0.5, 0.25], [0.1, 3.0]])
+SCANS: dict[str, Any] = {
+    "two carried, one of ints": (step_of_two, 2, 3, (C0, torch.tensor(0), ROWS, C0 * 3, 2), (0, 2, 3)),
+    "the start isn't asked for": (step_of_two, 2, 3, (C0, torch.tensor(0), ROWS, C0 * 3, 2), (3,)),
+    "one row": (step_of_two, 2, 3, (C0, torch.tensor(0), ROWS[:1], C0 * 3, 2), (0, 2, 3)),
+    "what it is given": (step_as_given, 1, 2, (C0, ROWS, C0), (0, 1, 2)),
+    "nothing carried": (step_of_a_map, 0, 1, (ROWS, C0), (0, 1)),
+}
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", SCANS)
+def test_gradients_of_a_scan_are_scans(name: str, order: int) -> None:
+    step, n_carried, n_rows, operands, wanted = SCANS[name]
+
+    def gradients(*given: Any) -> Any:
+        leaves = [given[n] for n in wanted]
+        results = scanned(step, n_carried, n_rows, *given)
+        for _ in range(order):
+            total = sum((x.square() + x.sin()).sum() for x in results if x.requires_grad)
+            results = torch.autograd.grad(total, leaves, create_graph=True, allow_unused=True, materialize_grads=True)
+        return results
+
+    given = [
+        x.clone().requires_grad_(n in wanted) if isinstance(x, torch.Tensor) else x for n, x in enumerate(operands)
+    ]
+    done = record(gradients, given)
+    aten.verify(done.graph_module, values=True)
+    calls = [n.target for n in done.graph_module.graph.nodes if isinstance(n.target, HigherOrderOp)]
+    assert len(calls) >= 2 and {op.name for op in calls} == {"scan"}
+    with torch.no_grad():
+        found = aten.interpret(done.graph_module, *[x.detach() if isinstance(x, torch.Tensor) else x for x in given])
+    torch.testing.assert_close(found, gradients(*given))
+
+
+def test_gradients_of_a_scan_that_draws_are_refused() -> None:
+    rows = ROWS.clone().requires_grad_()
+    with pytest.raises(UnsupportedError, match="a function of scan that draws random numbers") as caught:
+        record(lambda x: scanned(lambda x: (x * torch.rand_like(x),), 0, 1, x), (rows,))
+    assert caught.value.code == "recorder.higher_order_random"
+
+
 def test_gradients_of_a_loop_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="gradients are needed of a while_loop") as caught:
         looped(X.clone().requires_grad_(), torch.tensor(0))

@@ -66,7 +66,7 @@ from intarsia_ir.records import (
 )
 from intarsia_ir.values import Captured, Functional, Half, Partition, Recorded
 
-__version__ = "0.1.1"
+__version__ = "0.2.0"
 
 __all__ = [
     "AliasOfInput",

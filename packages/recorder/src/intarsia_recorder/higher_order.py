@@ -1,42 +1,35 @@
-"""Calls with subgraphs while recording: each function is recorded into a graph of its own, and the call is one node.
+"""Calls with subgraphs, differentiable where gradients are needed.
 
 The gradient of a call is a call as well: each function of it runs the forward function again and then goes back from
-what that gave. So gradients of gradients need no rule, and nothing is kept but the operands. Random numbers would be
-drawn anew: a function that draws some can't be differentiated.
+what that gave. So gradients of gradients need no rule, and nothing is kept but the operands; of a scan, what each row
+was given to carry is, too. Random numbers would be drawn anew: a function that draws some can't be differentiated.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.fx as fx
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.utils._mode_utils import no_dispatch
 
-from intarsia_ir import meta
 from intarsia_ir.aten import effects
 from intarsia_ir.errors import UnsupportedError
-from intarsia_ir.higher_order import HIGHER_ORDER, HigherOrderOp, Layout
-from intarsia_recorder._fx import graph_module
+from intarsia_ir.higher_order import HigherOrderOp
 from intarsia_recorder.iteration import is_dense
-from intarsia_recorder.metacache import snapshot
 from intarsia_recorder.recorder import Recorder
-from intarsia_recorder.strides import with_strides_of
+from intarsia_recorder.subgraphs import LOOPS, N_OWN, NO_OPTIONS, Body, record_call
 
-__all__ = ["call_higher_order", "no_saved_tensors_hooks"]
-
-Body = Callable[..., Sequence[Any]]
-_NONE: Mapping[str, int] = MappingProxyType({})
-_HOOKS: Any = torch._C._autograd
+__all__ = ["call_higher_order"]
 
 
 def call_higher_order(
-    recorder: Recorder, name: str, bodies: Sequence[Body], operands: Sequence[Any], options: Mapping[str, int] = _NONE
+    recorder: Recorder,
+    name: str,
+    bodies: Sequence[Body],
+    operands: Sequence[Any],
+    options: Mapping[str, int] = NO_OPTIONS,
 ) -> Sequence[Any]:
     """Record a call of a higher-order op, differentiable where gradients are needed; return its results.
 
@@ -50,40 +43,38 @@ def call_higher_order(
     Raises:
         UnsupportedError: `recorder.higher_order`: the functions give different tensors, or tensors whose sizes depend
             on data; `recorder.higher_order_random`: gradients are needed of a function that draws random numbers;
-            `recorder.higher_order_gradient`: gradients are needed of a loop.
+            `recorder.higher_order_gradient`: gradients are needed of a `while_loop`.
     """
-    if name in _LOOPS:  # an iteration is given what the one before gave, which is laid out as what it was given
+    if name in LOOPS:  # an iteration is given what the one before gave, which is laid out as what it was given
         n_dense = sum(options.values())
         operands = [*[_dense(x) for x in operands[:n_dense]], *operands[n_dense:]]
     if name == "scan":
         _refuse_no_rows(recorder, operands[options["carried"] :][: options["scanned"]])
     given = [*operands, *_other_sizes(recorder, operands)]
-    bodies = [_taking(body, len(operands) - _N_OWN[name]) for body in bodies]
-    graded = any(isinstance(x, torch.Tensor) and x.requires_grad for x in given[_N_OWN[name] :])
-    if torch.is_grad_enabled() and graded and name in _LOOPS:
+    bodies = [_taking(body, len(operands) - N_OWN[name]) for body in bodies]
+    graded = any(isinstance(x, torch.Tensor) and x.requires_grad for x in given[N_OWN[name] :])
+    if not (torch.is_grad_enabled() and graded):
+        return record_call(recorder, name, bodies, given, options)[1]
+    if name == "scan":
+        results: Sequence[Any] = _Scan.apply(recorder, bodies[0], options, *given)  # type: ignore[no-untyped-call]
+        return results[: len(results) - options["carried"]]
+    if name in LOOPS:
         raise UnsupportedError(
             f"gradients are needed of a {name}",
             code="recorder.higher_order_gradient",
             where=recorder.where or (),
             hints=(
                 "call it under torch.no_grad(), or detach what it is given",
-                "write a loop of Python, which unrolls",
+                "write a loop of Python, which unrolls, or a scan",
             ),
         )
-    if torch.is_grad_enabled() and graded:
-        results: Sequence[Any] = _Call.apply(recorder, name, bodies, *given)  # type: ignore[no-untyped-call]
-        return results
-    return _record(recorder, name, bodies, given, options)[1]
+    results = _Call.apply(recorder, name, bodies, *given)  # type: ignore[no-untyped-call]
+    return results
 
 
 def _dense(value: Any) -> Any:
     """Return a tensor whose elements fill one piece of memory."""
     return value if not isinstance(value, torch.Tensor) or is_dense(value) else value.clone()
-
-
-#: Operands that aren't handed to the functions: a predicate.
-_N_OWN: Mapping[str, int] = MappingProxyType({"cond": 1, "while_loop": 0, "scan": 0})
-_LOOPS = ("while_loop", "scan")
 
 
 def _refuse_no_rows(recorder: Recorder, scanned: Sequence[torch.Tensor]) -> None:
@@ -115,126 +106,6 @@ def _other_sizes(recorder: Recorder, operands: Sequence[Any]) -> Iterator[torch.
         yield recorder.symbols.number(symbol)
 
 
-def _record(
-    recorder: Recorder, name: str, bodies: Sequence[Body], operands: Sequence[Any], options: Mapping[str, int] = _NONE
-) -> tuple[HigherOrderOp, tuple[Any, ...]]:
-    """Record the functions, then the call; return what is called, and its results."""
-    row = HIGHER_ORDER[name]
-    # what an iteration gives to carry looks like what it was given; a scan gives more behind that
-    like: Sequence[Any] | None = operands[: options["carried"]] if name in _LOOPS else None
-    programs = []
-    given = _given(recorder, name, options, operands)
-    for number, body in enumerate(bodies):
-        is_alike = number in row.alike
-        program, given_back = _record_body(recorder, body, given, like if is_alike else None, more=name == "scan")
-        like = given_back if is_alike else like
-        programs.append(program)
-    results = tuple([_fresh(recorder, layout) for layout in row.layouts(options, operands, like or ())])
-    op = HigherOrderOp(name, programs, options)
-    recorder.whole(op, tuple(operands), results)
-    return op, results
-
-
-def _given(recorder: Recorder, name: str, options: Mapping[str, int], operands: Sequence[Any]) -> Sequence[Any]:
-    """Return what the functions are called with: what isn't the call's own, and one row of what is scanned."""
-    if name != "scan":
-        return operands[_N_OWN[name] :]
-    start, end = options["carried"], sum(options.values())
-    rows = [_fresh(recorder, Layout(x.shape[1:], x.stride()[1:], x.dtype, x.device)) for x in operands[start:end]]
-    return [*operands[:start], *rows, *operands[end:]]
-
-
-def _record_body(
-    recorder: Recorder, body: Body, inputs: Sequence[Any], like: Sequence[Any] | None, *, more: bool = False
-) -> tuple[fx.GraphModule, Sequence[Any]]:
-    """Record a function into a graph of its own; return that and its results.
-
-    These look like those of another function, or with `more` the first of them do.
-    """
-    with recorder.subgraph(), no_saved_tensors_hooks():
-        fakes = [_as_input(recorder, x) for x in inputs]
-        for number, fake in enumerate(fakes):
-            recorder.placeholder(fake, f"arg{number}")
-        given = body(*fakes)
-        results = _own_memory([x for x in fakes if isinstance(x, torch.Tensor)], given)
-        if like is not None:
-            alike = results[: len(like)] if more else results
-            _refuse_different(recorder, like, alike)
-            alike = [with_strides_of(result, other) for result, other in zip(alike, like, strict=True)]
-            results = [*alike, *results[len(alike) :]]
-        _refuse_data(recorder)
-        recorder.emit_deferred_asserts()
-        output = recorder.graph.output(tuple([recorder.node_of(result) for result in results]))
-        meta.set_value(output, tuple(results))
-        meta.set_origins(output, ())
-        recorder.forget_autograd()
-        return graph_module(recorder.root, recorder.graph), results
-
-
-def _as_input(recorder: Recorder, value: Any) -> Any:
-    """Return an operand as a function sees it: a leaf, as far as gradients go."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    return snapshot(recorder.fake_mode, value).requires_grad_(value.requires_grad)
-
-
-def _own_memory(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Copy results that share memory with an input, or with an earlier result, or are a part of what is in theirs."""
-    seen = {x.untyped_storage()._cdata for x in inputs}
-    copies = []
-    for result in results:
-        memory = result.untyped_storage()
-        whole = statically_known_true(result.numel() * result.element_size() == memory.nbytes())
-        copies.append(result if whole and memory._cdata not in seen else result.clone())
-        seen.add(memory._cdata)
-    return copies
-
-
-def _fresh(recorder: Recorder, layout: Layout) -> FakeTensor:
-    """Return a tensor that looks like this, in memory of its own."""
-    with no_dispatch():
-        raw = torch.empty_strided(tuple(layout.shape), tuple(layout.strides), dtype=layout.dtype, device="meta")
-        return FakeTensor(recorder.fake_mode, raw, layout.device)
-
-
-def _refuse_different(recorder: Recorder, these: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> None:
-    shown = [[(x.dtype, x.device, tuple(map(str, x.shape))) for x in results] for results in (these, others)]
-    if shown[0] != shown[1]:
-        raise UnsupportedError(
-            f"the functions of a call give {_described(these)} and {_described(others)}",
-            code="recorder.higher_order",
-            where=recorder.where or (),
-            hints=("let both give tensors of the same sizes and element types",),
-        )
-
-
-def _described(results: Sequence[torch.Tensor]) -> str:
-    return ", ".join(f"{x.dtype} {list(x.shape)} on {x.device}" for x in results) or "nothing"
-
-
-def _refuse_data(recorder: Recorder) -> None:
-    """Refuse sizes that only the running function knows: what is outside of it could not name them."""
-    symbols = {s for node in recorder.graph.find_nodes(op="placeholder") for s in _symbols(meta.value(node))}
-    for node in recorder.graph.nodes:
-        if node.op == "call_function" and meta.has_value(node) and not symbols.issuperset(_symbols(meta.value(node))):
-            raise UnsupportedError(
-                f"{node} has a size that depends on data, in a function that is called conditionally",
-                code="recorder.higher_order",
-                where=meta.origins(node),
-                hints=("compute what depends on data outside of the function, and pass it",),
-            )
-
-
-def _symbols(value: Any) -> Iterator[Any]:
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _symbols(item)
-    elif isinstance(value, torch.Tensor):
-        yield from _symbols((*value.shape, *value.stride(), value.storage_offset()))
-    elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        yield from value.node.expr.free_symbols
-
-
 # ---- gradients -------------------------------------------------------------------------------------------------
 
 
@@ -246,15 +117,9 @@ class _Call(torch.autograd.Function):
         ctx.call = recorder, name, [_as_it_ran(body) for body in bodies]
         ctx.save_for_backward(*[x for x in operands if isinstance(x, torch.Tensor)])
         ctx.others = [None if isinstance(x, torch.Tensor) else x for x in operands]
-        op, results = _record(recorder, name, bodies, operands)
-        if effects(op).random or effects(op).communicates:
-            raise UnsupportedError(
-                f"gradients are needed of a function of {name} that draws random numbers or exchanges data",
-                code="recorder.higher_order_random",
-                where=recorder.where or (),
-                hints=("draw them before the call, and pass them", f"call {name} under torch.no_grad()"),
-            )
-        ctx.differentiable = [n for n, x in enumerate(results) if x.is_floating_point() or x.is_complex()]
+        op, results = record_call(recorder, name, bodies, operands)
+        _refuse_what_cannot_run_again(recorder, name, op)
+        ctx.differentiable = _differentiable(results)
         ctx.mark_non_differentiable(*[x for n, x in enumerate(results) if n not in ctx.differentiable])
         return results
 
@@ -263,13 +128,90 @@ class _Call(torch.autograd.Function):
         recorder, name, bodies = ctx.call
         tensors = iter(ctx.saved_tensors)
         operands = [next(tensors) if x is None else x for x in ctx.others]
-        n_own = _N_OWN[name]
+        n_own = N_OWN[name]
         wanted = [n for n, needed in enumerate(ctx.needs_input_grad[3 + n_own :]) if needed]
         gradients = [_gradient_of(body, len(operands) - n_own, wanted, ctx.differentiable) for body in bodies]
         given = [tangents[n] for n in ctx.differentiable]
         gradients_of_operands = iter(call_higher_order(recorder, name, gradients, [*operands, *given]))
         return (None,) * (3 + n_own) + tuple(
             next(gradients_of_operands) if n in wanted else None for n in range(len(operands) - n_own)
+        )
+
+
+class _Scan(torch.autograd.Function):
+    """A scan for autograd, which gives more than it was asked for: what each row was given to carry, stacked.
+
+    Its gradient is a scan over the rows from the last to the first, which carries the gradients of what was carried and
+    the sums of those of what all rows share. As results, what was carried has gradients of its own, of any order.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, recorder: Recorder, body: Body, options: Mapping[str, int], *operands: Any
+    ) -> tuple[Any, ...]:
+        n_carried = options["carried"]
+        as_it_ran = _as_it_ran(body)
+        ctx.call = recorder, lambda *given: (*as_it_ran(*given), *given[:n_carried]), options
+        op, results = record_call(recorder, "scan", [ctx.call[1]], operands, options)
+        _refuse_what_cannot_run_again(recorder, "scan", op)
+        tensors = [x for x in operands[n_carried:] if isinstance(x, torch.Tensor)]
+        ctx.save_for_backward(*results[len(results) - n_carried :], *tensors)
+        ctx.others = [None if isinstance(x, torch.Tensor) else x for x in operands]
+        ctx.differentiable = _differentiable(results)
+        ctx.mark_non_differentiable(*[x for n, x in enumerate(results) if n not in ctx.differentiable])
+        ctx.set_materialize_grads(False)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        recorder, body, options = ctx.call
+        tensors = iter(ctx.saved_tensors)
+        inputs = [next(tensors) if x is None else x for x in ctx.others]  # of the body, those of all rows at once
+        n_carried, n_rows = options["carried"], sum(options.values())
+        carried = [n for n in ctx.differentiable if n < n_carried]
+        summed = [n for n, needed in enumerate(ctx.needs_input_grad[3:]) if needed and n >= n_rows]
+        scanned = [n for n, needed in enumerate(ctx.needs_input_grad[3:]) if needed and n_carried <= n < n_rows]
+        by_row = [n for n in ctx.differentiable if n >= n_carried and tangents[n] is not None]
+        gradient = _gradient_of(body, len(inputs), [*carried, *summed, *scanned], [*carried, *by_row])
+
+        def one_row(*given: Any) -> Sequence[Any]:
+            ahead, sums, rest = _split(given, len(carried), len(summed))
+            rows, by_row_here, shared = _split(rest, n_rows, len(by_row))
+            found = gradient(*rows, *shared, *ahead, *by_row_here)
+            before, added, of_rows = _split(found, len(carried), len(summed))
+            return [*before, *[total + x for total, x in zip(sums, added, strict=True)], *of_rows]
+
+        first = [torch.zeros_like(inputs[n][0]) if tangents[n] is None else tangents[n] for n in carried]
+        backwards = [x.flip(0) for x in (*inputs[:n_rows], *[tangents[n] for n in by_row])]
+        begun = [*first, *[torch.zeros_like(inputs[n]) for n in summed]]
+        given = [*begun, *backwards, *inputs[n_rows:]]
+        how = {"carried": len(begun), "scanned": len(backwards)}
+        results = call_higher_order(recorder, "scan", [one_row], given, how)
+        found = dict(zip([*carried, *summed, *scanned], results, strict=True))
+        found.update({n: found[n].flip(0) for n in scanned})
+        return (None, None, None, *[found.get(n) for n in range(len(inputs))])
+
+
+def _split(values: Sequence[Any], *lengths: int) -> Sequence[Sequence[Any]]:
+    """Return parts of these lengths, and the rest."""
+    parts, start = [], 0
+    for length in lengths:
+        parts.append(values[start : start + length])
+        start += length
+    return [*parts, values[start:]]
+
+
+def _differentiable(results: Sequence[torch.Tensor]) -> list[int]:
+    return [n for n, x in enumerate(results) if x.is_floating_point() or x.is_complex()]
+
+
+def _refuse_what_cannot_run_again(recorder: Recorder, name: str, op: HigherOrderOp) -> None:
+    if effects(op).random or effects(op).communicates:
+        raise UnsupportedError(
+            f"gradients are needed of a function of {name} that draws random numbers or exchanges data",
+            code="recorder.higher_order_random",
+            where=recorder.where or (),
+            hints=("draw them before the call, and pass them", f"call {name} under torch.no_grad()"),
         )
 
 
@@ -309,17 +251,3 @@ def _gradient_of(body: Body, n_inputs: int, wanted: Sequence[int], differentiabl
         return [torch.zeros_like(x) if g is None else g for x, g in zip(sources, gradients_of_sources, strict=True)]
 
     return gradient
-
-
-@contextlib.contextmanager
-def no_saved_tensors_hooks() -> Iterator[None]:
-    """Take off the hooks of who looks at what autograd saves."""
-    taken = []
-    while (hooks := _HOOKS._top_saved_tensors_default_hooks(True)) is not None:
-        taken.append(hooks)
-        _HOOKS._pop_saved_tensors_default_hooks()
-    try:
-        yield
-    finally:
-        for pack, unpack in reversed(taken):
-            _HOOKS._push_saved_tensors_default_hooks(pack, unpack)

@@ -46,11 +46,12 @@ from intarsia_ir.torch import SETTINGS, Transform
 from intarsia_ir.values import Recorded
 from intarsia_recorder._fx import attribute, graph_module
 from intarsia_recorder.composites import composites_in_python
-from intarsia_recorder.higher_order import call_higher_order, no_saved_tensors_hooks
+from intarsia_recorder.higher_order import call_higher_order
 from intarsia_recorder.metacache import MetaCache
 from intarsia_recorder.recorded_composites import RecordedComposites
 from intarsia_recorder.recorder import Decompositions, Recorder
 from intarsia_recorder.stacks import raising_frames
+from intarsia_recorder.subgraphs import no_saved_tensors_hooks
 from intarsia_recorder.torchs_calls import call_of_torchs
 from intarsia_shapes import ShapeEnv, fake_mode, freeze, plain_size
 

@@ -115,12 +115,13 @@ def remembering(halves: Halves) -> Callable[[Sequence[Any]], Remembered] | None:
     """Return a function of the inputs of a call that remembers those which the backward graph doesn't save, if any."""
     saved, specs = _saved_inputs(halves), halves.forward.inputs
     others = [n for n in range(len(specs)) if n not in saved]
-    held = [n for n in others if specs[n].role in (Role.SIZE, Role.NUMBER)]
-    tensors = [n for n in others if n not in held]
+    ours = [n for n in others if specs[n].role in (Role.SIZE, Role.NUMBER)]
     if not others:
         return None
 
     def remember(inputs: Sequence[Any]) -> Remembered:
+        held = [n for n in others if n in ours or not isinstance(inputs[n], Tensor)]  # of torch's front end: plain ints
+        tensors = [n for n in others if n not in held]
         return Remembered(
             {n: weakref.ref(inputs[n]) for n in tensors},
             {n: _version(inputs[n]) for n in tensors},

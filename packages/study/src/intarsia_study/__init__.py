@@ -22,7 +22,7 @@ from intarsia_study.measure import KernelTime, Measured, PlanTime, measure
 from intarsia_study.programs import StudyProgram, programs_of
 from intarsia_study.walks import walk_counts, walked_us
 
-__version__ = "0.1.1"
+__version__ = "0.2.0"
 
 __all__ = [
     "Counterfactual",
