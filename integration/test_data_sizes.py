@@ -840,3 +840,61 @@ def test_a_product_of_sizes_that_data_decides_later():
         torch.testing.assert_close(compiled(x, total, shape), f(x, total, shape))
     stats = intarsia.stats()
     assert (stats.graphs, stats.frames_eager, stats.fallbacks) == (1, 0, 0)
+
+
+def test_a_mask_without_dimensions():
+    def written(x, keep, value):
+        y = x.clone()
+        y[keep] = value
+        y[keep, 0] = 5.0
+        return y
+
+    x, value = torch.randn(3, 2, requires_grad=True), torch.ones(2)
+    for function, rest in ((lambda x, keep: x[keep] * 2 + x[keep, 0].sum(), ()), (written, (value,))):
+        fast = intarsia.compile(function, options=RAISE)
+        for keep in (torch.tensor(True), torch.tensor(False)):
+            expected, found = function(x, keep, *rest), fast(x, keep, *rest)
+            torch.testing.assert_close(found, expected)
+            (wanted,), (got,) = (torch.autograd.grad(y.sum(), x) for y in (expected, found))
+            torch.testing.assert_close(got, wanted)
+        assert intarsia.stats().graphs == intarsia.stats().frames_compiled == 1
+        intarsia.reset()
+
+
+class Place:
+    def __init__(self, i):
+        self.i = i
+
+    def __index__(self):
+        return self.i
+
+
+def test_an_index_that_says_which_integer_it_is():
+    def f(x, i):
+        y = x.clone()
+        y[i, 0] = 3.0
+        return x[i], x[i, i], x[i:], y
+
+    fast, x = intarsia.compile(f, options=RAISE), torch.randn(3, 4)
+    for i in (1, 2, -1):
+        torch.testing.assert_close(fast(x, Place(i)), f(x, Place(i)))
+    assert intarsia.stats().graphs == intarsia.stats().frames_compiled
+    assert intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize("kind", [torch.nn.GRU, torch.nn.LSTM])
+def test_packed_sequences_of_other_lengths(kind):
+    net, rnn = kind(3, 4), torch.nn.utils.rnn
+
+    def f(x, lengths):
+        packed = rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return rnn.pad_packed_sequence(net(packed)[0])[0] + x.sum(-1, keepdim=True)
+
+    fast = intarsia.compile(f, options=RAISE)
+    for lengths in ([2, 3], [4, 1, 2], [2, 2]):
+        x = torch.randn(max(lengths), len(lengths), 3, requires_grad=True)
+        expected, found = f(x, torch.tensor(lengths)), fast(x, torch.tensor(lengths))
+        torch.testing.assert_close(found, expected)
+        (wanted,), (got,) = (torch.autograd.grad(y.square().sum(), x) for y in (expected, found))
+        torch.testing.assert_close(got, wanted)
+    assert intarsia.stats().fallbacks == 0

@@ -2,6 +2,7 @@
 
 import abc
 import collections
+import enum
 import functools
 import threading
 import time
@@ -551,4 +552,50 @@ def test_the_class_of_a_layer_with_parametrized_weights_is_asked_for(told_apart)
     fast = intarsia.compile(f, options=RAISE)
     for module in (first, second):
         torch.testing.assert_close(fast(module, x), f(module, x))
+    assert intarsia.stats().fallbacks == 0
+
+
+def test_what_a_module_alone_is_called_by_is_set():
+    layer, x = nn.Linear(3, 3), torch.ones(2, 3)
+    fast = intarsia.compile(lambda x: layer(x) + 1, options=RAISE)
+    torch.testing.assert_close(fast(x), layer(x) + 1)
+    layer._call_impl = lambda x: x * 2
+    torch.testing.assert_close(fast(x), x * 2 + 1)
+    del layer._call_impl
+    torch.testing.assert_close(fast(x), layer(x) + 1)
+    assert intarsia.stats().fallbacks == 0
+
+
+def test_the_value_of_a_member_of_an_enumeration_is_set():
+    class Scale(enum.Enum):
+        ONE = 1.0
+
+    x = torch.ones(2)
+    fast = intarsia.compile(lambda x: (x * Scale.ONE.value, x + Scale["ONE"]._value_), options=RAISE)
+    torch.testing.assert_close(fast(x), (x, x + 1))
+    Scale.ONE._value_ = 5.0
+    torch.testing.assert_close(fast(x), (x * 5, x + 5))
+    assert intarsia.stats().fallbacks == 0
+
+
+def test_what_torch_says_of_all_tensors_is_replaced():
+    def f(x):
+        return x * x.shape[0]
+
+    fast, x = intarsia.compile(f), torch.ones(3)
+    torch.testing.assert_close(fast(x), x * 3)
+    replaced = unittest.mock.patch.object(torch.Tensor, "shape", property(lambda self: (7,)))
+    with replaced, pytest.warns(match="has replaced what `torch.Tensor` says"):
+        found = fast(x)
+    torch.testing.assert_close(found, x * 7)
+    torch.testing.assert_close(fast(x), x * 3)
+
+
+def test_an_operation_that_raised_at_first():
+    x = torch.randn(3, 4)
+    for function in (torch.cov, lambda x: torch.corrcoef(x)):
+        fast = intarsia.compile(function, options=RAISE)
+        with pytest.raises(RuntimeError, match="two or fewer dimensions"):
+            fast(torch.ones(2, 2, 2))
+        torch.testing.assert_close(fast(x), function(x))
     assert intarsia.stats().fallbacks == 0

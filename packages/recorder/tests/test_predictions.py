@@ -64,3 +64,14 @@ def test_distinct_elements_are_as_many_as_data_tell() -> None:
         _, none = aten._unique.default(x)
     assert isinstance(first.shape[0], torch.SymInt) and first.shape[0].node.hint is None
     assert places.shape == (3,) and none.numel() == 0
+
+
+def test_data_tell_how_many_rows_are_packed() -> None:
+    mode = fake_mode(ShapeEnv(), kind=EagerMode)
+    x, lengths = torch.randn(2, 3, 5), torch.tensor([3, 2])
+    for batch_first in (True, False):
+        expected = aten._pack_padded_sequence(x if batch_first else x.transpose(0, 1), lengths, batch_first)
+        rows, steps = aten._pack_padded_sequence(mode.from_tensor(x), mode.from_tensor(lengths), batch_first)
+        assert rows.shape[1:] == expected[0].shape[1:] and steps.dim() == 1
+        assert [rows.dtype, steps.dtype] == [found.dtype for found in expected]
+        assert all(isinstance(found.shape[0], torch.SymInt) for found in (rows, steps))

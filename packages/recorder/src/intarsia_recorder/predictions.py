@@ -1,7 +1,8 @@
 """What some of torch's operators give, where its fakes know nothing of them or predict another size than eager's.
 
-A factorisation by reflections has no fake. The distinct elements of a tensor are as many as data tell. A sum over bags
-on the CPU numbers the bag of each index only where its fast kernel can't be used, which takes bfloat16 as well.
+A factorisation by reflections has no fake. Of padded sequences that are packed, torch's has another size and type. The
+distinct elements of a tensor are as many as data tell. A sum over bags on the CPU numbers the bag of each index only
+where its fast kernel can't be used, which takes bfloat16 as well.
 Checked against eager by tests.
 """
 
@@ -52,6 +53,16 @@ def _distinct(mode: FakeTensorMode, by_torch: Callable[[], Any], given: Mapping[
     return first, places
 
 
+def _packed(mode: FakeTensorMode, by_torch: Callable[[], Any], given: Mapping[str, Any]) -> Any:
+    """The rows of all steps, one after the other, and how many there are at each step: data tell the number of both."""
+    x, lengths = given["input"], given["lengths"]
+    n_steps = x.shape[1 if given["batch_first"] else 0]
+    with mode:
+        rows = torch.nonzero(lengths.new_empty((lengths.shape[0] * n_steps,)))
+        steps = torch.nonzero(lengths.new_empty((n_steps,)))
+        return x.new_empty((rows.shape[0], *x.shape[2:])), lengths.new_empty((steps.shape[0],))
+
+
 def _bags(mode: FakeTensorMode, by_torch: Callable[[], Any], given: Mapping[str, Any]) -> Any:
     """Number the bags only where the fast kernel can't be used."""
     result, numbers, *rest = by_torch()
@@ -81,6 +92,7 @@ _PREDICTIONS: Mapping[OpOverload, Prediction] = MappingProxyType(
     {
         _ATEN.geqrf.default: _reflections,
         _ATEN._unique.default: _distinct,
+        _ATEN._pack_padded_sequence.default: _packed,
         _ATEN._embedding_bag.default: _bags,
         _ATEN._embedding_bag_forward_only.default: _bags_forward,
     }

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -62,9 +62,13 @@ def whole_recurrent(mode: FakeTensorMode, func: Any, args: Sequence[Any]) -> tup
     """Return the overload that a call runs on a GPU, and its results; None where it comes apart.
 
     It does on the CPU, in training, with a dropout, and under autocast, which casts the operands of its parts.
+
+    Raises:
+        DataDependentOutputException: It would come apart by the sizes of a packed batch, which eager's form reads in
+            memory: fake tensors have none, and with symbolic sizes the process ends there.
     """
     overloads = _RECURRENT.get(func)
-    if overloads is None or len(args) != 9 or args[0].device.type == "cpu":
+    if overloads is None or len(args) != 9:
         return None
     is_lstm = func is torch.lstm
     is_packed = isinstance(args[1] if is_lstm else args[2], torch.Tensor)
@@ -72,7 +76,10 @@ def whole_recurrent(mode: FakeTensorMode, func: Any, args: Sequence[Any]) -> tup
     states = tuple(hidden) if is_lstm else (hidden,)
     dropout, train, bidirectional = args[6:9] if is_packed else args[5:8]
     graded = torch.is_grad_enabled() and any(t.requires_grad for t in (args[0], *states, *weights))
-    if graded or (train and dropout) or _autocasts(args[0].device.type):
+    kind = args[0].device.type
+    if kind == "cpu" or graded or (train and dropout) or _autocasts(kind):
+        if is_packed:
+            raise DataDependentOutputException(overloads.packed)
         return None
     features = states[0].shape[2] * (2 if bidirectional else 1)
     rows = tuple(args[0].shape[: 1 if is_packed else 2])

@@ -13,6 +13,7 @@ from intarsia_ir.key_text import key_text
 from intarsia_ir.records import ArraySource, AttributeSource, ItemSource, PlainAttributeSource, Source, TensorFacts
 from intarsia_ir.torch import is_jagged, is_wrapper
 from intarsia_pyeval.values.base import Keywords, Value
+from intarsia_tensorcapture.patched import has_patched_facts
 
 __all__ = [
     "PLAIN",
@@ -82,6 +83,8 @@ def is_function_subclass(cls: type) -> bool:
 def is_traced(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor has a model: one of numbers in memory, or made of such ones."""
     kind = type(tensor)
+    if has_patched_facts():
+        return False
     known = kind in PLAIN or is_wrapper(tensor) or is_function_subclass(kind)
     if is_jagged(tensor):
         return not is_transformed(tensor)
@@ -101,6 +104,8 @@ def special(tensor: torch.Tensor, modes_active: bool) -> str:
         return "a tensor inside of torch.autograd.forward_ad.dual_level()"
     if modes_active:
         return "a tensor under a mode of torch functions"
+    if has_patched_facts():
+        return "a tensor, while the program has replaced what `torch.Tensor` says of all of them, such as its `shape`"
     if kind not in (*PLAIN, FakeTensor):
         return f"a tensor of the subclass {kind.__module__}.{kind.__qualname__}"
     if tensor._is_zerotensor():

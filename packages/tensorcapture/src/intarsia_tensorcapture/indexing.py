@@ -1,7 +1,8 @@
 """Indexing by ints that differ from call to call: one `select` for each, where Python's `x[i]` would fix the number.
 
 Where data decides an index or an end of a slice, it is relied on to be within the tensor: see `data_sizes`. An integer
-tensor without dimensions is the integer in it, as in eager: `x[t]` is a view, of `x.select(0, t.item())`.
+tensor without dimensions is the integer in it, as in eager: `x[t]` is a view, of `x.select(0, t.item())`. One of bools
+is a mask of a dimension more: `x[t]` is `x.unsqueeze(0)[t.reshape(1)]`. What has an `__index__` is asked for it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import torch
 
 from intarsia_pyeval.breaks import Break
+from intarsia_pyeval.semantics import special
 from intarsia_pyeval.values.base import Keywords, Value
 from intarsia_pyeval.values.constants import NONE, Const, is_none
 from intarsia_pyeval.values.draws import Draw
 from intarsia_pyeval.values.numbers import OpenNumber
+from intarsia_pyeval.values.objects import Object
 from intarsia_pyeval.values.sequences import Items, List, Slice, Tuple
 from intarsia_tensorcapture import data_sizes
 from intarsia_tensorcapture.described import version_of
@@ -38,6 +41,7 @@ _WHOLE = Slice([NONE, NONE])
 
 def item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value) -> Value:
     """Model `tensor[key]`: `x[2:, i]` with an open int i becomes `x[2:].select(1, i)`."""
+    tensor, key = _with_mask(plugin, tx, tensor, _with_integers(tx, key))
     key = _with_sizes(tx, _with_numbers(plugin, tx, tensor, key))
     parts = _selecting(tensor, key)
     if any(scope.at_points for scope in plugin.scopes.open) and _is_place(key):
@@ -107,6 +111,7 @@ def narrowed(
 
 def set_item_of(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value, value: Value) -> None:
     """Model `tensor[key] = value`: with an open int in the key, what the key selects is a view that is written."""
+    tensor, key = _with_mask(plugin, tx, tensor, _with_integers(tx, key))
     key = _with_sizes(tx, _with_numbers(plugin, tx, tensor, key))
     parts = _selecting(tensor, key)
     name = None
@@ -153,6 +158,30 @@ def _has_open(part: Value) -> bool:
     if isinstance(part, Slice):
         return any(map(_is_data, part.parts))
     return _is_open(part)
+
+
+def _with_integers(tx: Tracer, key: Value) -> Value:
+    """Return a key with integers for objects that have an `__index__` and are no sequences."""
+    if isinstance(key, Tuple) and key.cls is tuple:
+        return Tuple([_with_integers(tx, part) for part in key.items])
+    if isinstance(key, Slice):
+        return Slice([_with_integers(tx, part) for part in key.parts])
+    if isinstance(key, Object) and tx.classes.asks_python(key, "__index__"):
+        return key if tx.classes.find(key.cls, "__getitem__") else special.special(tx, key, "__index__", [])
+    return key
+
+
+def _with_mask(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value) -> tuple[TensorValue, Value]:
+    """Return what to index by a mask of one dimension, where the key is a bool in a tensor, or begins with one."""
+    first, *rest = key.items if isinstance(key, Tuple) and key.cls is tuple and key.items else [key]
+    if plugin.scopes.open or not isinstance(first, TensorValue) or first.type() is not torch.Tensor:
+        return tensor, key
+    if first.fake.dtype is not torch.bool or first.fake.dim() or any(isinstance(part, TensorValue) for part in rest):
+        return tensor, key
+    whole = plugin.record(tx, "call_method", "unsqueeze", [tensor, Const(0)], {})
+    mask = plugin.record(tx, "call_method", "unsqueeze", [first, Const(0)], {})
+    assert isinstance(whole, TensorValue)
+    return whole, Tuple([mask, *rest]) if isinstance(key, Tuple) else mask
 
 
 def _with_numbers(plugin: Recording, tx: Tracer, tensor: TensorValue, key: Value) -> Value:

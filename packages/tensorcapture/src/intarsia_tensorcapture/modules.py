@@ -69,6 +69,9 @@ def call_module(
     if compiled is not None and "_intarsia_compiled" not in getattr(compiled, "__dict__", {}):
         raise Break("tracer.call", "the module has its own compiled call")
     inner = tx.classes.find(callee.cls, "_call_impl")
+    if "_call_impl" in callee.written or "_call_impl" in own:  # of this module alone
+        return do.call(tx, do.get_attribute(tx, callee, "_call_impl"), args, keywords)
+    instance_store.guard_absent(tx, callee, "_call_impl")
     if inner is None or inner[0] is not _CALL_IMPL or _has_hooks(plugin, tx, callee):
         function = tx.live.class_function(callee, callee.cls, "_call_impl")
         return do.call(tx, function, [callee, *args], keywords)

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from intarsia_pyeval.tracer import Tracer
     from intarsia_pyeval.values.base import Value
 
-__all__ = ["patched_attribute", "patched_operator"]
+__all__ = ["has_patched_facts", "patched_attribute", "patched_operator"]
+
+
+_NAMES = ("device", "dtype", "is_cpu", "is_cuda", "layout", "ndim", "requires_grad", "shape")
+_FACTS = {name: vars(torch._C.TensorBase)[name] for name in _NAMES}
+
+
+def has_patched_facts() -> bool:
+    """Tell whether the program replaced what torch says of every tensor: whoever looks at one is told otherwise."""
+    found = vars(torch.Tensor)
+    return not _FACTS.keys().isdisjoint(found) and any(found.get(name, own) is not own for name, own in _FACTS.items())
 
 
 def patched_attribute(tx: Tracer, x: Value, name: str) -> Value | None:

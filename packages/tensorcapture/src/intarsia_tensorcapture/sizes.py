@@ -130,8 +130,8 @@ class Sizes:
     def run(self, function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Run an operation on fake tensors: most composites with symbolic sizes come apart in Python."""
         if function in WholeRecurrent.functions:
-            with WholeRecurrent(self.mode):
-                return function(*args, **keywords)
+            # called, as torch asks no modes where the program has switched them off, as packed sequences do
+            return WholeRecurrent(self.mode).__torch_function__(function, (), args, keywords)
         if self.env is None:
             return function(*args, **keywords)
         with composites_in_python(self.mode):

@@ -42,6 +42,8 @@ def written_out(tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywo
     first = args[0] if args else keywords.get("input")
     if not isinstance(first, TensorValue) or not all(_is_plain(x, first) for x in tensors):
         return None
+    if name in ("cov", "corrcoef") and (first.fake.dim() > 2 or first.fake.dtype is torch.bool):
+        return None  # recorded as it is, with what is known of its operands, since eager raises
     if name in ("equal", "allclose") and any(x.fake.dtype != first.fake.dtype for x in tensors):
         return None
     if any(not is_none(value) and not _goes_with(key, value) for key, value in keywords.items()):
@@ -77,8 +79,6 @@ _AS_IT_IS: Any = torch.ops.aten.cov.default  # breaks, and eager raises or warns
 
 def _cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
     keywords: dict[str, Any] = {"correction": correction, "fweights": fweights, "aweights": aweights}
-    if input.dim() > 2 or input.dtype is torch.bool:
-        return _AS_IT_IS(input, **keywords)
     x = input.reshape(1, -1) if input.dim() < 2 else input
     n = x.shape[1]
     kinds = [weights for weights in (fweights, aweights) if weights is not None]

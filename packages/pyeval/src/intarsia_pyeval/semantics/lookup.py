@@ -82,7 +82,7 @@ def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True)
     if name == "__dict__" and instance_store.has_dict(cls):
         return InstanceDict(owner)
     if issubclass(type(owner.value), enum.Enum) and name in ("name", "value", "_name_", "_value_"):
-        return tx.live.wrap(folding.real(tx, getattr, owner.value, name), None)
+        return tx.live.wrap(folding.real(tx, getattr, owner.value, name), _place_in_member(tx, owner, name))
     found = tx.classes.find(cls, name)
     raw = found[0] if found else None
     if found is not None and is_data_descriptor(raw):
@@ -93,6 +93,15 @@ def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True)
     if found is not None:
         return bound_to_instance(tx, owner, cls, name, raw)
     return _missing(tx, owner, name, fallback)
+
+
+def _place_in_member(tx: Tracer, owner: Object, name: str) -> Source | None:
+    """Return where the value of an enumeration's member is found: it may be set, though in no library's."""
+    own = instance_store.real_dict(owner.value) or {}
+    if owner.source is None or is_trusted(owner.cls.__module__) or name not in ("value", "_value_"):
+        return None
+    same = "_value_" in own and folding.real(tx, getattr, owner.value, name) is own["_value_"]
+    return instance_store.own_source(tx, owner, "_value_") if same else None
 
 
 def _missing(tx: Tracer, owner: Object, name: str, fallback: bool) -> Value:
