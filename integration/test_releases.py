@@ -220,6 +220,9 @@ def test_the_oldest_siblings_fit_together(tmp_path):
     wheel(tmp_path, "fuser", "0.1.0", "intarsia-ir>=0.1,<0.2", "intarsia-shapes>=0.1", "intarsia-ir>=9; extra == 'x'")
     assert sibling_versions.oldest(tmp_path, "intarsia-fuser") == ["intarsia-ir==0.1.1", "intarsia-shapes==0.1.0"]
     assert sibling_versions.oldest(tmp_path, "intarsia-ir") == []
+    wheel(tmp_path, "shapes", "0.1.2", "intarsia-ir>=0.2,<0.3")
+    wheel(tmp_path, "loops", "0.1.0", "intarsia-ir>=0.2,<0.3", "intarsia-shapes>=0.1")
+    assert sibling_versions.oldest(tmp_path, "intarsia-loops") == ["intarsia-ir==0.2.0", "intarsia-shapes==0.1.2"]
     wheel(tmp_path, "study", "0.1.0", "intarsia-ir>=0.3")
     with pytest.raises(SystemExit, match="no version of intarsia-ir"):
         sibling_versions.oldest(tmp_path, "intarsia-study")

@@ -87,7 +87,8 @@ def build_wheel(sources: Path, folder: Path) -> None:
 def oldest(folder: Path, package: str) -> list[str]:
     """Return `name==version` for each sibling that a package needs, itself left out.
 
-    Siblings of older siblings are asked as well: what is returned is one set that fits together.
+    Siblings of older siblings are asked as well: what is returned is one set that fits together. A version that
+    excludes the newest of what has to go along with it, such as one from before a breaking change, is passed over.
     """
     wheels: dict[str, dict[Version, Path]] = {}
     for path in folder.glob("*.whl"):
@@ -96,19 +97,34 @@ def oldest(folder: Path, package: str) -> list[str]:
     target = canonicalize_name(package)
     chosen: dict[str, Version] = {target: max(wheels[target])}
     while True:
-        ranges: dict[str, SpecifierSet] = {}
-        for name, version in chosen.items():
-            for requirement in requirements(wheels[name][version]):
-                sibling = canonicalize_name(requirement.name)
-                if sibling in wheels and sibling != target:
-                    ranges[sibling] = ranges.get(sibling, SpecifierSet()) & requirement.specifier
-        fitting = {name: [v for v in sorted(wheels[name]) if v in allowed] for name, allowed in ranges.items()}
-        if missing := [name for name, versions in fitting.items() if not versions]:
-            raise SystemExit(f"{package}: no version of {', '.join(missing)} is in the ranges of all")
-        found = {target: chosen[target], **{name: versions[0] for name, versions in fitting.items()}}
-        if found == chosen:
+        asked = [
+            (name, canonicalize_name(requirement.name), requirement.specifier)
+            for name, version in chosen.items()
+            for requirement in requirements(wheels[name][version])
+            if canonicalize_name(requirement.name) in wheels
+        ]
+        found = {target: chosen[target], **oldest_allowed(wheels, target, asked)}
+        if missing := [name for name in found if found[name] is None]:
+            passed = {n for n, s, allowed in asked if s in missing and wheels[s] and max(wheels[s]) not in allowed}
+            if not passed - {target}:
+                raise SystemExit(f"{package}: no version of {', '.join(missing)} is in the ranges of all")
+            for name in passed - {target}:
+                del wheels[name][chosen[name]]
+            found = {target: chosen[target]}
+        elif found == chosen:
             return [f"{name}=={version}" for name, version in sorted(found.items()) if name != target]
         chosen = found
+
+
+def oldest_allowed(
+    wheels: dict[str, dict[Version, Path]], target: str, asked: list[tuple[str, str, SpecifierSet]]
+) -> dict[str, Version | None]:
+    """Return, for each sibling that is asked for, its oldest version in the ranges of all; None: there is none."""
+    ranges: dict[str, SpecifierSet] = {}
+    for _, sibling, allowed in asked:
+        if sibling != target:
+            ranges[sibling] = ranges.get(sibling, SpecifierSet()) & allowed
+    return {name: next((v for v in sorted(wheels[name]) if v in allowed), None) for name, allowed in ranges.items()}
 
 
 def requirements(wheel: Path) -> list[Requirement]:
