@@ -83,6 +83,11 @@ def check_training_and_inference(backend):
     torch.testing.assert_close(grads[1], grads[0])
 
 
+def test_a_name_that_nobody_registered_is_told_where_torchs_are():
+    with pytest.raises(InvalidArgumentError, match=r"backend is 'inductorr', .*\n.*hint: .*integration/torch_backends"):
+        intarsia.compile(torch.sin, backend="inductorr")
+
+
 @pytest.mark.peer
 @pytest.mark.parametrize("name", ["inductor", "aot_eager", "aot_eager_decomp_partition", "cudagraphs"])
 def test_backends_that_torch_has_built_in_work_by_name(name):

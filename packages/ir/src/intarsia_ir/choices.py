@@ -11,8 +11,14 @@ from intarsia_ir.errors import InvalidArgumentError
 __all__ = ["instance_of", "one_of", "refuse_unknown", "suggestion"]
 
 
-def one_of(what: str, value: Any, choices: tuple[Any, ...]) -> None:
+def one_of(what: str, value: Any, choices: tuple[Any, ...], *, hint: str = "") -> None:
     """Check that `value` is one of `choices`.
+
+    Args:
+        what: Which argument it is.
+        value: What was given.
+        choices: What may be.
+        hint: What else may be done, for the message.
 
     Raises:
         InvalidArgumentError: It isn't; the message shows it, the choices, and the nearest one.
@@ -27,7 +33,9 @@ def one_of(what: str, value: Any, choices: tuple[Any, ...]) -> None:
     if not any(value is c or (type(value) is type(c) and value == c) for c in choices):
         listed = ", ".join(map(repr, choices))
         raise InvalidArgumentError(
-            f"{what} is {value!r}, not one of {listed}{suggestion(value, choices)}", code="options.value"
+            f"{what} is {value!r}, not one of {listed}{suggestion(value, choices)}",
+            code="options.value",
+            hints=(hint,) if hint else (),
         )
 
 

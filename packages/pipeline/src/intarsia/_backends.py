@@ -105,7 +105,7 @@ def graph_compiler(
         raise InvalidArgumentError("option freezing is for the default pipeline alone", code="options.value")
     if not callable(backend):
         if not isinstance(backend, str) or not (backend in _BUILT_IN or backend in _registered):
-            one_of("backend", backend, tuple(list_backends()))
+            one_of("backend", backend, tuple(list_backends()), hint="torch.compile's: integration/torch_backends")
             register_backend(backend, _installed()[backend].load())
         backend = _registered.get(backend, backend)
     if callable(backend):
