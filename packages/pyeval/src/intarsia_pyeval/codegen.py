@@ -58,22 +58,22 @@ __all__ = ["Builder", "emit_ambient", "emit_effects", "native_method", "reconstr
 
 
 @operation
-def emit_ambient(out: Builder, x: Extension) -> None:
-    """Emit bytecode that sets ambient state, such as a library's modes, as the plug-in `x` left it."""
+def emit_ambient(out: Builder, extension: Extension) -> None:
+    """Emit bytecode that sets ambient state, such as a library's modes, as the plug-in `extension` left it."""
 
 
 @operation
-def reconstruct(out: Builder, x: Value) -> None:
+def reconstruct(out: Builder, value: Value) -> None:
     """Emit bytecode that pushes the value.
 
     Raises:
         Unreconstructable: It can't be built.
     """
-    raise Unreconstructable(f"{x.describe()} can't be built by bytecode")
+    raise Unreconstructable(f"{value.describe()} can't be built by bytecode")
 
 
 @operation
-def emit_effects(out: Builder, x: Value) -> None:
+def emit_effects(out: Builder, value: Value) -> None:
     """Emit bytecode that brings the existing object up to the state that tracing left it in."""
 
 

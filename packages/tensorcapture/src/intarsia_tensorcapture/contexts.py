@@ -31,42 +31,42 @@ AUTOCASTS = (torch.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast_mod
 
 
 @do.get_attribute.rule(Autocast)
-def get_attribute(tx: Tracer, x: Autocast, name: str) -> Value:
+def get_attribute(tx: Tracer, context: Autocast, name: str) -> Value:
     """Bind a method."""
     if name in ("__enter__", "__exit__", "__call__"):
-        return BoundBuiltin(x, name)
-    return do.get_attribute.default(tx, x, name)
+        return BoundBuiltin(context, name)
+    return do.get_attribute.default(tx, context, name)
 
 
 @do.call_method.rule(Autocast)
-def call_method(tx: Tracer, x: Autocast, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, context: Autocast, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Enter or leave the region."""
     plugin = recording_of(tx)
     if name == "__enter__":
-        parts = (x.real.device, x.real.fast_dtype, x.real._enabled, x.real._cache_enabled)
-        x.node = plugin.scopes.graph.call_function(_ENTER, parts)
+        parts = (context.real.device, context.real.fast_dtype, context.real._enabled, context.real._cache_enabled)
+        context.node = plugin.scopes.graph.call_function(_ENTER, parts)
         plugin.count()
-        plugin.describe(x.node, None)
-        x.real.__enter__()
-        plugin.state.entered.append(x)
-        return x
+        plugin.describe(context.node, None)
+        context.real.__enter__()
+        plugin.state.entered.append(context)
+        return context
     if name == "__exit__":
-        inside = x.node is not None and x.node.graph is plugin.scopes.graph
-        if not inside or plugin.state.entered[-1] is not x:
+        inside = context.node is not None and context.node.graph is plugin.scopes.graph
+        if not inside or plugin.state.entered[-1] is not context:
             raise Break("tracer.tensor_op", "autocast regions are left in another order than they were entered")
-        plugin.describe(plugin.scopes.graph.call_function(EXIT_AUTOCAST, (x.node,)), None)
+        plugin.describe(plugin.scopes.graph.call_function(EXIT_AUTOCAST, (context.node,)), None)
         plugin.count()
-        x.real.__exit__(None, None, None)
+        context.real.__exit__(None, None, None)
         plugin.state.entered.pop()
-        x.node = None
+        context.node = None
         return NONE
     raise Break("tracer.call", "autocast is used as a decorator in traced code")
 
 
 @codegen.reconstruct.rule(Autocast)
-def reconstruct(out: Builder, x: Autocast) -> None:
+def reconstruct(out: Builder, context: Autocast) -> None:
     """Make the context."""
-    out.call_with_keywords(type(x.real), x.args, x.keywords)
+    out.call_with_keywords(type(context.real), context.args, context.keywords)
 
 
 _ENTER = torch.amp.autocast_mode._enter_autocast

@@ -114,15 +114,15 @@ def check_what_was_assumed(plugin: Recording) -> None:
 
 
 @do.branch.rule(SymbolicNumber)
-def branch(tx: Tracer, x: SymbolicNumber, expected: Callable[[], bool | None]) -> bool:
+def branch(tx: Tracer, number: SymbolicNumber, expected: Callable[[], bool | None]) -> bool:
     """Go on where the other way raises, and the graph checks it."""
-    truth = x.number if x.type() is bool else x.number != 0
+    truth = number.number if number.type() is bool else number.number != 0
     known = not isinstance(truth, torch.SymBool) or truth.node.hint is not None
-    if known or x.sizes.env.knowledge.decide(truth.node.expr) is not None:
-        return do.truth(tx, x)
+    if known or number.sizes.env.knowledge.decide(truth.node.expr) is not None:
+        return do.truth(tx, number)
     way = None if tx.checks.step() is None else expected()
     if way is None:
-        return do.truth(tx, x)
+        return do.truth(tx, number)
     rely(recording_of(tx), truth if way else torch.sym_not(truth))
     return way
 

@@ -118,10 +118,10 @@ class NumberInput(TensorValue):
 
 
 @codegen.reconstruct.rule(NumberInput)
-def reconstruct(out: Builder, x: NumberInput) -> None:
+def reconstruct(out: Builder, number: NumberInput) -> None:
     """Make it of the number."""
-    options = {"dtype": Const(x.fake.dtype), "device": Const(x.fake.device)}
-    out.call_with_keywords(torch.tensor, [x.number], options)  # too large a float is infinite, as in eager
+    options = {"dtype": Const(number.fake.dtype), "device": Const(number.fake.device)}
+    out.call_with_keywords(torch.tensor, [number.number], options)  # too large a float is infinite, as in eager
 
 
 def are_open(plugin: Recording, args: Sequence[Value], keywords: Keywords) -> bool:

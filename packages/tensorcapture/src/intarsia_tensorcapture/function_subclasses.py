@@ -53,9 +53,9 @@ class PlainView(TensorValue):
 
 
 @codegen.reconstruct.rule(PlainView)
-def reconstruct(out: Builder, x: PlainView) -> None:
+def reconstruct(out: Builder, view: PlainView) -> None:
     """Show it as what it is."""
-    out.call(partial(out.constant, _plain), [partial(out.load, x.whole)])
+    out.call(partial(out.constant, _plain), [partial(out.load, view.whole)])
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -79,24 +79,24 @@ def lift_plain(plugin: Recording, value: TensorValue) -> tuple[torch.fx.Node, An
 
 
 @as_subclass.rule(TensorValue)
-def as_subclass_of(tx: Tracer, x: TensorValue, cls: Value) -> Value:
+def as_subclass_of(tx: Tracer, tensor: TensorValue, cls: Value) -> Value:
     """Show a tensor as one of another class.
 
     Raises:
         Break: The class has more to say than what functions of torch do.
     """
-    if not isinstance(cls, ClassValue) or not issubclass(cls.value, torch.Tensor) or is_wrapper(x.fake):
-        raise Break("tracer.tensor_op", f"{x.describe()} is shown as {cls.describe()}")
+    if not isinstance(cls, ClassValue) or not issubclass(cls.value, torch.Tensor) or is_wrapper(tensor.fake):
+        raise Break("tracer.tensor_op", f"{tensor.describe()} is shown as {cls.describe()}")
     if cls.value not in PLAIN and not is_function_subclass(cls.value):
-        raise Break("tracer.tensor_op", f"{x.describe()} is shown as a {cls.value.__qualname__}")
-    return _shown(tx, x, cls.value, torch.ops.aten.alias.default)
+        raise Break("tracer.tensor_op", f"{tensor.describe()} is shown as a {cls.value.__qualname__}")
+    return _shown(tx, tensor, cls.value, torch.ops.aten.alias.default)
 
 
-def _shown(tx: Tracer, x: TensorValue, cls: Any, view: Any) -> TensorValue:
-    made = x.plugin.record(tx, "call_function", view, [x], {})
+def _shown(tx: Tracer, tensor: TensorValue, cls: Any, view: Any) -> TensorValue:
+    made = tensor.plugin.record(tx, "call_function", view, [tensor], {})
     assert isinstance(made, TensorValue)
     made.cls = cls
-    x.plugin.state.functions.possible |= cls not in PLAIN
+    tensor.plugin.state.functions.possible |= cls not in PLAIN
     return made
 
 

@@ -141,24 +141,24 @@ def existing_generator(plugin: Recording, tx: Tracer, value: Any, source: Source
 
 
 @do.get_attribute.rule(GeneratorValue)
-def get_attribute(tx: Tracer, x: GeneratorValue, name: str) -> Value:
+def get_attribute(tx: Tracer, generator: GeneratorValue, name: str) -> Value:
     """Read its device, or bind a method."""
     if name == "device":
-        return Const(x.device)
+        return Const(generator.device)
     if callable(getattr(torch.Generator, name, None)):
-        return BoundBuiltin(x, name)
-    return do.get_attribute.default(tx, x, name)
+        return BoundBuiltin(generator, name)
+    return do.get_attribute.default(tx, generator, name)
 
 
 @do.call_method.rule(GeneratorValue)
-def call_method(tx: Tracer, x: GeneratorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, generator: GeneratorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Seed it; its other methods break."""
     if name != "manual_seed":
         raise Break("tracer.call", f"{name} of a random generator isn't modelled")
     seed = named(name, args, keywords, ("seed",), 1)["seed"]
-    _check(tx, x, "manual_seed")
-    _go(tx, x, _seeded, [x, _known_before(seed, "a generator is seeded")])
-    return x
+    _check(tx, generator, "manual_seed")
+    _go(tx, generator, _seeded, [generator, _known_before(seed, "a generator is seeded")])
+    return generator
 
 
 def _seeded(generator: torch.Generator, seed: int) -> None:
@@ -170,20 +170,22 @@ def _is_torchs(generator: Any) -> bool:
     return generator is torch.default_generator or any(generator is other for other in torch.cuda.default_generators)
 
 
-def _check(tx: Tracer, x: GeneratorValue, what: str) -> None:
+def _check(tx: Tracer, generator: GeneratorValue, what: str) -> None:
     """Break where what is done with a generator can't be done before the graph."""
-    if x.real is not None and (_is_torchs(x.real) or x.source is None):
+    if generator.real is not None and (_is_torchs(generator.real) or generator.source is None):
         raise Break("tracer.call", f"{what} is called with a generator that torch itself draws from")
     if tx.checks.step() is None or recording_of(tx).scopes.open:
         raise Break("tracer.call", f"{what} is called with a generator where nothing may be drawn ahead")
 
 
-def _go(tx: Tracer, x: GeneratorValue, function: Any, args: Sequence[Value], gives: Value | None = None) -> None:
+def _go(
+    tx: Tracer, generator: GeneratorValue, function: Any, args: Sequence[Value], gives: Value | None = None
+) -> None:
     """Let the replacement code do something with a generator before the graph."""
-    if not x.noted:
+    if not generator.noted:
         noting = _Noting()
-        tx.effects.draw(Step(noting.note, [x], noting.undo))
-        x.noted = True
+        tx.effects.draw(Step(noting.note, [generator], noting.undo))
+        generator.noted = True
     tx.effects.draw(Step(function, args, _nothing, gives))
 
 
@@ -263,25 +265,27 @@ def _filled(
     tx: Tracer,
     generator: GeneratorValue,
     name: str,
-    x: TensorValue,
+    tensor: TensorValue,
     args: Sequence[Value],
     keywords: Keywords,
 ) -> Value:
     """Fill a tensor with what is drawn before the graph into a new one like it."""
-    if not x.fake.is_contiguous():  # the order in which numbers go to elements is that of memory
-        raise Break("tracer.tensor_op", f"{name} of {x.describe()} draws from a generator, and it isn't contiguous")
-    size = Tuple([plugin.sizes.model(size) for size in x.fake.shape])
-    fill = functools.partial(_new_filled, name, x.fake.dtype, x.fake.device)
+    if not tensor.fake.is_contiguous():  # the order in which numbers go to elements is that of memory
+        raise Break(
+            "tracer.tensor_op", f"{name} of {tensor.describe()} draws from a generator, and it isn't contiguous"
+        )
+    size = Tuple([plugin.sizes.model(size) for size in tensor.fake.shape])
+    fill = functools.partial(_new_filled, name, tensor.fake.dtype, tensor.fake.device)
     fill.__name__ = name  # type: ignore[attr-defined]
     what = f"{name} draws"
     args = [_known_before(arg, what) for arg in (size, *args)]
     keywords = {key: _known_before(value, what) for key, value in keywords.items()}
     with torch.no_grad():
-        fake = plugin.propagate("call_function", torch.empty_like, [x.fake], {})
+        fake = plugin.propagate("call_function", torch.empty_like, [tensor.fake], {})
     result = DrawnTensor(plugin, fake)
     draw = functools.partial(_draw, fill, tuple(keywords))
     _go(tx, generator, draw, [generator, *keywords.values(), *args], result)
-    return plugin.record(tx, "call_method", "copy_", [x, result], {})
+    return plugin.record(tx, "call_method", "copy_", [tensor, result], {})
 
 
 def _new_filled(

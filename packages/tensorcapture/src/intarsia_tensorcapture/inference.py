@@ -32,30 +32,30 @@ __all__ = ["HANDLERS", "as_inference_tensor", "becomes_inference_tensor", "exist
 
 
 @do.get_attribute.rule(Inference)
-def get_attribute(tx: Tracer, x: Inference, name: str) -> Value:
+def get_attribute(tx: Tracer, context: Inference, name: str) -> Value:
     """Read what it was made with, or bind a method."""
     if name == "mode":
-        return boolean(x.mode)
+        return boolean(context.mode)
     if name == "__class__":
         return tx.live.class_value(torch.inference_mode)
     if name == "_inference_mode_context":
         raise Break("tracer.tensor_op", "a region of inference mode that began before is entered or left")
     if name in ("__enter__", "__exit__", "clone", "__call__"):
-        return BoundBuiltin(x, name)
-    return do.get_attribute.default(tx, x, name)
+        return BoundBuiltin(context, name)
+    return do.get_attribute.default(tx, context, name)
 
 
 @do.call_method.rule(Inference)
-def call_method(tx: Tracer, x: Inference, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, context: Inference, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Enter or leave the region, or decorate a function."""
     if name == "clone":
-        return Inference(x.mode)
+        return Inference(context.mode)
     if name == "__call__":
-        return do.call(tx, tx.live.wrap(torch.inference_mode.__call__, None), [x, *args], keywords)
-    return _enter_or_leave(tx, x, name)
+        return do.call(tx, tx.live.wrap(torch.inference_mode.__call__, None), [context, *args], keywords)
+    return _enter_or_leave(tx, context, name)
 
 
-def _enter_or_leave(tx: Tracer, x: Inference, name: str) -> Value:
+def _enter_or_leave(tx: Tracer, context: Inference, name: str) -> Value:
     """Switch the mode, and the grad mode with it.
 
     Raises:
@@ -63,15 +63,15 @@ def _enter_or_leave(tx: Tracer, x: Inference, name: str) -> Value:
     """
     plugin = recording_of(tx)
     entered = plugin.state.inference
-    if plugin.state.inference_at_entry and not x.mode:
+    if plugin.state.inference_at_entry and not context.mode:
         raise Break("tracer.tensor_op", "inference mode is switched off in code that began in it")
     before = torch.is_grad_enabled()
     if name == "__enter__":
         _rely(plugin, tx)
-        x.enter()
-        entered.append(x)
-    elif name == "__exit__" and entered and entered[-1] is x:
-        x.leave()
+        context.enter()
+        entered.append(context)
+    elif name == "__exit__" and entered and entered[-1] is context:
+        context.leave()
         entered.pop()
     else:
         raise Break("tracer.tensor_op", "regions of inference mode are left in another order than they were entered")
@@ -89,9 +89,9 @@ def _rely(plugin: Recording, tx: Tracer) -> None:
 
 
 @codegen.reconstruct.rule(Inference)
-def reconstruct(out: Builder, x: Inference) -> None:
+def reconstruct(out: Builder, context: Inference) -> None:
     """Make the context."""
-    out.call(lambda: out.constant(torch.inference_mode), [lambda: out.constant(x.mode)])
+    out.call(lambda: out.constant(torch.inference_mode), [lambda: out.constant(context.mode)])
 
 
 def existing_inference(tx: Tracer, value: torch.inference_mode, source: Source | None) -> Value:

@@ -182,15 +182,15 @@ def holds_item(number: Value) -> bool:
 
 
 @number_in.rule(TensorValue)
-def model(tx: Tracer, x: TensorValue, name: str) -> Value | None:
-    """Leave `x.item()`, `x.tolist()`, `float(x)`, `int(x)` or `bool(x)` open."""
-    if x.plugin.scopes.open:
+def model(tx: Tracer, tensor: TensorValue, name: str) -> Value | None:
+    """Leave `tensor.item()`, `tensor.tolist()`, `float(tensor)`, `int(tensor)` or `bool(tensor)` open."""
+    if tensor.plugin.scopes.open:
         return None  # a function within the graph gives tensors alone
     if name == "tolist":
-        return _list(tx, x)
+        return _list(tx, tensor)
     if name == "bool":
-        return _truth_in(tx, x)
-    item = _item(tx, x)
+        return _truth_in(tx, tensor)
+    item = _item(tx, tensor)
     if name == "item" or item is None or isinstance(item, ItemTruth):
         return item if name == "item" else None
     if isinstance(item, Const):
@@ -201,103 +201,109 @@ def model(tx: Tracer, x: TensorValue, name: str) -> Value | None:
 
 
 @do.format_text.rule(TensorValue)
-def format_text(tx: Tracer, x: TensorValue, spec: Value) -> Value | None:
+def format_text(tx: Tracer, tensor: TensorValue, spec: Value) -> Value | None:
     """Format the number of a 0-dim tensor, as `Tensor.__format__` does."""
-    item = model(tx, x, "item") if x.type() is torch.Tensor and not x.fake.dim() else None
+    item = model(tx, tensor, "item") if tensor.type() is torch.Tensor and not tensor.fake.dim() else None
     return None if item is None else do.format_text(tx, item, spec)
 
 
 _CLASSES = {"float": float, "int": int}
 
 
-def _item(tx: Tracer, x: TensorValue) -> Value | None:
+def _item(tx: Tracer, tensor: TensorValue) -> Value | None:
     """Model the only number of a tensor."""
-    known: Value | None = x.plugin.sizes.computed.get((x, version_of(x.fake)))
-    if known is not None and x.writes_are_counted():
+    known: Value | None = tensor.plugin.sizes.computed.get((tensor, version_of(tensor.fake)))
+    if known is not None and tensor.writes_are_counted():
         return known
-    real = x.known()
+    real = tensor.known()
     if real is not None and real.numel() == 1 and real.dtype in (*_FLOATS, *_INTS, torch.bool):
         return Const(real.item())
-    constant = getattr(x.fake, "constant", None)  # of what was made of numbers alone, and not written since
+    constant = getattr(tensor.fake, "constant", None)  # of what was made of numbers alone, and not written since
     if constant is not None and constant.dtype in _INTS and constant.numel() == 1:
         return Const(constant.item())
     step = tx.checks.step()
     if step is None:
         return None
-    fake = x.fake
+    fake = tensor.fake
     has_numbers = fake.dtype in (*_FLOATS, *_INTS, torch.bool)
     if not has_numbers or fake.device.type == "meta" or any(size != 1 for size in fake.shape):
         return None
-    held = _held(tx, x)
+    held = _held(tx, tensor)
     return ItemTruth(held, step) if fake.dtype is torch.bool else ItemNumber(tx, held, step)
 
 
-def _truth_in(tx: Tracer, x: TensorValue) -> Value | None:
+def _truth_in(tx: Tracer, tensor: TensorValue) -> Value | None:
     """Model whether the only number of a tensor isn't 0."""
-    held = x.known()
+    held = tensor.known()
     if held is not None and held.numel() == 1:
         return Const(bool(held))
     step = tx.checks.step()
-    if step is None or x.fake.device.type == "meta" or any(size != 1 for size in x.fake.shape):
+    if step is None or tensor.fake.device.type == "meta" or any(size != 1 for size in tensor.fake.shape):
         return None
-    return ItemTruth(_held(tx, x if x.fake.dtype is torch.bool else _compared(tx, x, operator.ne)), step)
+    return ItemTruth(_held(tx, tensor if tensor.fake.dtype is torch.bool else _compared(tx, tensor, operator.ne)), step)
 
 
-def _compared(tx: Tracer, x: TensorValue, op: Callable[[Any, Any], Any]) -> TensorValue:
+def _compared(tx: Tracer, tensor: TensorValue, op: Callable[[Any, Any], Any]) -> TensorValue:
     """Record whether the numbers of a tensor are, or aren't, 0."""
-    found = x.plugin.record(tx, "call_function", op, [x, Const(False if x.fake.dtype is torch.bool else 0)], {})
+    found = tensor.plugin.record(
+        tx, "call_function", op, [tensor, Const(False if tensor.fake.dtype is torch.bool else 0)], {}
+    )
     assert isinstance(found, TensorValue)
     return found
 
 
-def _list(tx: Tracer, x: TensorValue) -> Value | None:
+def _list(tx: Tracer, tensor: TensorValue) -> Value | None:
     """Model a list of a few numbers."""
-    shape = x.fake.shape if tx.checks.step() is not None else (0,)
+    shape = tensor.fake.shape if tx.checks.step() is not None else (0,)
     if not shape:
-        return _item(tx, x)
+        return _item(tx, tensor)
     if len(shape) > 1 or type(shape[0]) is not int or not 0 < shape[0] <= _MOST:
         return None
-    items = [_item(tx, row) for row in iteration.unpack(tx, x) if isinstance(row, TensorValue)]
+    items = [_item(tx, row) for row in iteration.unpack(tx, tensor) if isinstance(row, TensorValue)]
     return None if None in items else List([item for item in items if item is not None])
 
 
-def _held(tx: Tracer, x: TensorValue) -> TensorValue:
+def _held(tx: Tracer, tensor: TensorValue) -> TensorValue:
     """Return a 0-dim tensor with what is in a tensor now: the same one as long as nothing is written."""
-    key = x, version_of(x.fake)
-    found: TensorValue | None = x.plugin.sizes.held.get(key)
-    if found is None or not x.writes_are_counted():
-        found = x.plugin.sizes.held[key] = _copied(tx, x)
+    key = tensor, version_of(tensor.fake)
+    found: TensorValue | None = tensor.plugin.sizes.held.get(key)
+    if found is None or not tensor.writes_are_counted():
+        found = tensor.plugin.sizes.held[key] = _copied(tx, tensor)
     return found
 
 
-def _copied(tx: Tracer, x: TensorValue) -> TensorValue:
-    detached = do.call_method(tx, x, "detach", [], {})
-    flat = do.call_method(tx, detached, "reshape", [Const(())], {}) if x.fake.dim() else detached
+def _copied(tx: Tracer, tensor: TensorValue) -> TensorValue:
+    detached = do.call_method(tx, tensor, "detach", [], {})
+    flat = do.call_method(tx, detached, "reshape", [Const(())], {}) if tensor.fake.dim() else detached
     found = do.call_method(tx, flat, "clone", [], {})
     assert isinstance(found, TensorValue)
     return found
 
 
 @do.compare.rule(ItemNumber)
-def compare(tx: Tracer, x: ItemNumber, op: str, other: Value) -> Value | None:
+def compare(tx: Tracer, number: ItemNumber, op: str, other: Value) -> Value | None:
     """Compare in the graph, in the type that holds both exactly."""
-    is_size = isinstance(other, SymbolicNumber) or x.tensor in x.tensor.plugin.sizes.in_tensors
-    if x.type() is int and is_size and (isinstance(other, (SymbolicNumber, ItemNumber)) or _is_int(other)):
-        return operators.compare(tx, op, as_size(tx, x), as_size(tx, other))
+    is_size = isinstance(other, SymbolicNumber) or number.tensor in number.tensor.plugin.sizes.in_tensors
+    if number.type() is int and is_size and (isinstance(other, (SymbolicNumber, ItemNumber)) or _is_int(other)):
+        return operators.compare(tx, op, as_size(tx, number), as_size(tx, other))
     if isinstance(other, Const) and type(other.value) in (int, float):
         beside: Any = other.value
     elif isinstance(other, ItemNumber):
         beside = other.tensor
     else:
-        found: Value | None = do.compare.rules[OpenNumber](tx, x, op, other)
+        found: Value | None = do.compare.rules[OpenNumber](tx, number, op, other)
         return found
-    if other.type() is not x.type() or (x.type() is int and isinstance(beside, int) and abs(beside) >= 1 << 63):
-        raise Foreclosed(x.step)
-    exact = Const(torch.float64 if x.type() is float else torch.int64)
-    wide = [do.call_method(tx, part, "to", [exact], {}) for part in (x.tensor, beside) if isinstance(part, TensorValue)]
-    answer = x.tensor.plugin.record(tx, "call_function", COMPARISONS[op], [*wide, other][:2], {})
+    if other.type() is not number.type() or (
+        number.type() is int and isinstance(beside, int) and abs(beside) >= 1 << 63
+    ):
+        raise Foreclosed(number.step)
+    exact = Const(torch.float64 if number.type() is float else torch.int64)
+    wide = [
+        do.call_method(tx, part, "to", [exact], {}) for part in (number.tensor, beside) if isinstance(part, TensorValue)
+    ]
+    answer = number.tensor.plugin.record(tx, "call_function", COMPARISONS[op], [*wide, other][:2], {})
     assert isinstance(answer, TensorValue)
-    return ItemTruth(answer, x.step, (x, op, other) if x.type() is int else None)
+    return ItemTruth(answer, number.step, (number, op, other) if number.type() is int else None)
 
 
 def _is_int(value: Value) -> bool:
@@ -305,38 +311,38 @@ def _is_int(value: Value) -> bool:
 
 
 @do.convert.rule(ItemNumber)
-def convert_item(tx: Tracer, x: ItemNumber, cls: Any) -> Value | None:
+def convert_item(tx: Tracer, number: ItemNumber, cls: Any) -> Value | None:
     """Round a float towards zero in the graph, which checks that this is possible."""
-    if cls is not int or x.type() is not float:
-        found: Value | None = do.convert.rules[OpenNumber](tx, x, cls)
+    if cls is not int or number.type() is not float:
+        found: Value | None = do.convert.rules[OpenNumber](tx, number, cls)
         return found
     if tx.checks.step() is None:
-        raise Foreclosed(x.step)
-    size = do.call_method(tx, x.tensor, "abs", [], {})
-    fits = x.tensor.plugin.record(tx, "call_function", operator.lt, [size, Const(float(1 << 62))], {})
+        raise Foreclosed(number.step)
+    size = do.call_method(tx, number.tensor, "abs", [], {})
+    fits = number.tensor.plugin.record(tx, "call_function", operator.lt, [size, Const(float(1 << 62))], {})
     tx.checks.expect(fits)  # neither NaN nor an infinity, for which Python raises
-    whole = do.call_method(tx, x.tensor, "to", [Const(torch.int64)], {})
+    whole = do.call_method(tx, number.tensor, "to", [Const(torch.int64)], {})
     assert isinstance(whole, TensorValue)
-    return ItemNumber(tx, whole, x.step)
+    return ItemNumber(tx, whole, number.step)
 
 
 @do.truth.rule(ItemTruth)
-def truth(tx: Tracer, x: ItemTruth) -> bool:
+def truth(tx: Tracer, condition: ItemTruth) -> bool:
     """A branch needs it."""
-    raise Foreclosed(x.step)
+    raise Foreclosed(condition.step)
 
 
 @do.branch.rule(ItemTruth)
-def branch(tx: Tracer, x: ItemTruth, expected: Callable[[], bool | None]) -> bool:
+def branch(tx: Tracer, condition: ItemTruth, expected: Callable[[], bool | None]) -> bool:
     """Go on where the other way raises."""
     if tx.checks.step() is None:
-        raise Foreclosed(x.step)
+        raise Foreclosed(condition.step)
     way = expected()
     if way is None:
-        return do.truth(tx, x)
-    do.branch(tx, x.tensor, lambda: way)
-    if x.about is not None:
-        _note(tx, *x.about, way)
+        return do.truth(tx, condition)
+    do.branch(tx, condition.tensor, lambda: way)
+    if condition.about is not None:
+        _note(tx, *condition.about, way)
     return way
 
 
@@ -350,48 +356,48 @@ def _note(tx: Tracer, number: ItemNumber, op: str, other: Value, answer: bool) -
 
 
 @do.as_bool.rule(ItemTruth)
-def as_bool(tx: Tracer, x: ItemTruth) -> Value:
+def as_bool(tx: Tracer, condition: ItemTruth) -> Value:
     """It is one."""
-    return x
+    return condition
 
 
 @do.unary.rule(ItemTruth)
-def unary(tx: Tracer, x: ItemTruth, op: str) -> Value:
+def unary(tx: Tracer, condition: ItemTruth, op: str) -> Value:
     """Whether it is False is known where it is."""
     if op != "not":
-        raise Foreclosed(x.step)
-    return ItemTruth(_compared(tx, x.tensor, operator.eq), x.step)
+        raise Foreclosed(condition.step)
+    return ItemTruth(_compared(tx, condition.tensor, operator.eq), condition.step)
 
 
 @do.convert.rule(ItemTruth)
 @do.hash_key.rule(ItemTruth)
-def needed(tx: Tracer, x: ItemTruth, *rest: Any) -> Any:
+def needed(tx: Tracer, condition: ItemTruth, *rest: Any) -> Any:
     """It must be known."""
-    raise Foreclosed(x.step)
+    raise Foreclosed(condition.step)
 
 
 @do.compare.rule(ItemTruth)
 @do.get_attribute.rule(ItemTruth)
-def asked(tx: Tracer, x: ItemTruth, *rest: Any) -> Any:
+def asked(tx: Tracer, condition: ItemTruth, *rest: Any) -> Any:
     """It must be known."""
-    raise Foreclosed(x.step)
+    raise Foreclosed(condition.step)
 
 
 @do.call_method.rule(ItemTruth)
-def call_method(tx: Tracer, x: ItemTruth, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, condition: ItemTruth, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """It must be known."""
-    raise Foreclosed(x.step)
+    raise Foreclosed(condition.step)
 
 
 @do.binary.rule(ItemTruth)
-def binary(tx: Tracer, x: ItemTruth, op: str, other: Value, swapped: bool) -> Value | None:
+def binary(tx: Tracer, condition: ItemTruth, op: str, other: Value, swapped: bool) -> Value | None:
     """It must be known."""
-    raise Foreclosed(x.step)
+    raise Foreclosed(condition.step)
 
 
 @codegen.reconstruct.rule(ItemNumber)
 @codegen.reconstruct.rule(ItemTruth)
-def reconstruct(out: Builder, x: ItemNumber | ItemTruth) -> None:
+def reconstruct(out: Builder, number: ItemNumber | ItemTruth) -> None:
     """Ask the result of the graph."""
-    out.load(x.tensor)
+    out.load(number.tensor)
     out.call_method("item", [])

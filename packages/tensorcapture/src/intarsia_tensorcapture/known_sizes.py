@@ -57,8 +57,8 @@ def sized_by_known(
 _SPELLED = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)
 
 
-def _is_mask(x: TensorValue) -> bool:
-    return x.fake.dtype in (torch.bool, torch.uint8)
+def _is_mask(tensor: TensorValue) -> bool:
+    return tensor.fake.dtype in (torch.bool, torch.uint8)
 
 
 def _spelled_out(plugin: Recording, tx: Tracer, found: torch.Tensor) -> Value:

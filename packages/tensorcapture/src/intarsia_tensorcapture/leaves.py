@@ -81,11 +81,11 @@ class MadeLeaf(TensorValue):
 
 
 @codegen.reconstruct.rule(MadeLeaf)
-def reconstruct(out: Builder, x: MadeLeaf) -> None:
+def reconstruct(out: Builder, leaf: MadeLeaf) -> None:
     """Make it, of the right size."""
-    size = Tuple([x.plugin.sizes.model(size) for size in x.fake.shape])
-    options = {"dtype": Const(x.fake.dtype), "device": Const(x.fake.device)}
-    out.call_with_keywords(_new_parameter if x.cls is torch.nn.Parameter else _new_leaf, [size], options)
+    size = Tuple([leaf.plugin.sizes.model(size) for size in leaf.fake.shape])
+    options = {"dtype": Const(leaf.fake.dtype), "device": Const(leaf.fake.device)}
+    out.call_with_keywords(_new_parameter if leaf.cls is torch.nn.Parameter else _new_leaf, [size], options)
 
 
 def _new_leaf(size: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -132,18 +132,18 @@ class Leaves:
         self._former: dict[TensorValue, int] = {}
         self._made: dict[TensorValue, MadeLeaf] = {}
 
-    def note_parameter(self, x: TensorValue) -> None:
+    def note_parameter(self, tensor: TensorValue) -> None:
         """A tensor of a class of its own was made."""
-        self._parameters.add(x)
+        self._parameters.add(tensor)
 
-    def note(self, x: TensorValue, step: int) -> None:
+    def note(self, tensor: TensorValue, step: int) -> None:
         """A tensor was asked to require grad, or not to."""
-        if not x.fake.is_leaf:
+        if not tensor.fake.is_leaf:
             return
-        if x.fake.requires_grad:
-            self._steps.setdefault(x, (step, x.node, torch.is_grad_enabled()))
-        elif x in self._steps:
-            self._former[x] = self._steps.pop(x)[0]
+        if tensor.fake.requires_grad:
+            self._steps.setdefault(tensor, (step, tensor.node, torch.is_grad_enabled()))
+        elif tensor in self._steps:
+            self._former[tensor] = self._steps.pop(tensor)[0]
 
     def supply(self, outputs: Sequence[TensorValue], inputs: Sequence[Value]) -> list[torch.fx.Node]:
         """Make inputs of the graph of the leaves that are needed outside; return the nodes of its results.
@@ -163,42 +163,44 @@ class Leaves:
             raise Unreconstructable(reason, min(self._former.values()))
         return [self._result(x) for x in outputs]
 
-    def _supply(self, x: TensorValue) -> None:
-        step, asked, grad_mode = self._steps[x]
-        if not _can_be_made(x):
-            reason = f"{x.describe()} that was asked to require grad is needed outside of the compiled code"
+    def _supply(self, tensor: TensorValue) -> None:
+        step, asked, grad_mode = self._steps[tensor]
+        if not _can_be_made(tensor):
+            reason = f"{tensor.describe()} that was asked to require grad is needed outside of the compiled code"
             raise Unreconstructable(reason, step)
-        made = self._made[x] = MadeLeaf(x.plugin, x)
+        made = self._made[tensor] = MadeLeaf(tensor.plugin, tensor)
         asked.op, asked.target = "call_function", _LEAF
         asked.args, asked.kwargs = (made.node, asked.args[0]), {}
         if not grad_mode:
-            with x.plugin.graph.inserting_before(asked):
-                x.plugin.describe(x.plugin.graph.call_function(torch._C._set_grad_enabled, (True,)), None)
-            with x.plugin.graph.inserting_after(asked):
-                x.plugin.describe(x.plugin.graph.call_function(torch._C._set_grad_enabled, (False,)), None)
+            with tensor.plugin.graph.inserting_before(asked):
+                tensor.plugin.describe(tensor.plugin.graph.call_function(torch._C._set_grad_enabled, (True,)), None)
+            with tensor.plugin.graph.inserting_after(asked):
+                tensor.plugin.describe(tensor.plugin.graph.call_function(torch._C._set_grad_enabled, (False,)), None)
 
-    def _result(self, x: TensorValue) -> torch.fx.Node:
+    def _result(self, tensor: TensorValue) -> torch.fx.Node:
         """Return the node that the graph gives for a tensor: of a leaf, its data."""
-        if x not in self._made:
-            return x.node
-        node = x.plugin.graph.call_method("detach", (x.node,))
+        if tensor not in self._made:
+            return tensor.node
+        node = tensor.plugin.graph.call_method("detach", (tensor.node,))
         with torch.no_grad():
-            x.plugin.describe(node, x.plugin.propagate("call_method", "detach", [x.fake], {}))
+            tensor.plugin.describe(node, tensor.plugin.propagate("call_method", "detach", [tensor.fake], {}))
         return node
 
-    def wrapper(self, x: Value) -> tuple[Callable[..., Any], list[Value]] | None:
+    def wrapper(self, value: Value) -> tuple[Callable[..., Any], list[Value]] | None:
         """Return what makes a tensor of a result of the graph, and what else that takes; None: it is that tensor."""
-        if not isinstance(x, TensorValue):
+        if not isinstance(value, TensorValue):
             return None
-        if x in self._made:
-            return _show, [self._made[x]]
-        return (_as_parameter, []) if x in self._parameters else None
+        if value in self._made:
+            return _show, [self._made[value]]
+        return (_as_parameter, []) if value in self._parameters else None
 
 
-def _can_be_made(x: TensorValue) -> bool:
+def _can_be_made(tensor: TensorValue) -> bool:
     """Tell whether a leaf for a tensor can be made before the graph runs."""
-    known = all(isinstance(size, int) or size.node.hint is not None for size in x.fake.shape)
-    return known and not x.fake._is_view() and not x.fake.is_inference() and x.fake.layout is torch.strided
+    known = all(isinstance(size, int) or size.node.hint is not None for size in tensor.fake.shape)
+    return (
+        known and not tensor.fake._is_view() and not tensor.fake.is_inference() and tensor.fake.layout is torch.strided
+    )
 
 
 class _Asking(local):
@@ -220,88 +222,96 @@ class _Asking(local):
 
 
 @require_grad.rule(TensorValue)
-def set_requires_grad(tx: Tracer, x: TensorValue, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Model `x.requires_grad_()`."""
-    if x.plugin.scopes.open:
-        raise Break("tracer.tensor_op", f"requires_grad_() of {x.describe()} is called in a function within the graph")
-    if x.real is not None:
+def set_requires_grad(tx: Tracer, tensor: TensorValue, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `tensor.requires_grad_()`."""
+    if tensor.plugin.scopes.open:
+        raise Break(
+            "tracer.tensor_op", f"requires_grad_() of {tensor.describe()} is called in a function within the graph"
+        )
+    if tensor.real is not None:
         wanted = named("requires_grad_", args, keywords, ("requires_grad",)).get("requires_grad", boolean(True))
-        _ask_existing(tx, x, do.truth(tx, wanted))
-        return x
-    _refuse_views(x)
-    result = x.plugin.record(tx, "call_method", "requires_grad_", [x, *args], keywords)
-    x.plugin.leaves.note(x, tx.steps.now)
+        _ask_existing(tx, tensor, do.truth(tx, wanted))
+        return tensor
+    _refuse_views(tensor)
+    result = tensor.plugin.record(tx, "call_method", "requires_grad_", [tensor, *args], keywords)
+    tensor.plugin.leaves.note(tensor, tx.steps.now)
     return result
 
 
-def _ask_existing(tx: Tracer, x: TensorValue, wanted: bool) -> None:
+def _ask_existing(tx: Tracer, tensor: TensorValue, wanted: bool) -> None:
     """Let an existing tensor require grad from here on, or no longer."""
-    if x.fake.requires_grad == wanted:  # which is guarded
+    if tensor.fake.requires_grad == wanted:  # which is guarded
         return
-    leaves: Leaves = x.plugin.leaves
-    given = leaves.given.get(x)
+    leaves: Leaves = tensor.plugin.leaves
+    given = leaves.given.get(tensor)
     if given is None:
-        _check_plain_leaf(tx, x)
-        given = leaves.given[x] = Given(x.node, wanted or x.fake.requires_grad)
+        _check_plain_leaf(tx, tensor)
+        given = leaves.given[tensor] = Given(tensor.node, wanted or tensor.fake.requires_grad)
         if wanted:
-            _refuse_views(x)
-            _hide(x.plugin, x, given.node)
+            _refuse_views(tensor)
+            _hide(tensor.plugin, tensor, given.node)
             asking = _Asking()
-            tx.effects.draw(Step(asking.ask, [x], asking.undo))
-    x.fake.requires_grad_(wanted)
+            tx.effects.draw(Step(asking.ask, [tensor], asking.undo))
+    tensor.fake.requires_grad_(wanted)
     if wanted:
-        x.follow(given.node)
+        tensor.follow(given.node)
     else:
-        node = x.plugin.graph.call_method("detach", (given.node,))
-        x.plugin.describe(node, x.fake)
-        x.follow(node)
-    x.plugin.count()
-    tx.effects.changed(x)
+        node = tensor.plugin.graph.call_method("detach", (given.node,))
+        tensor.plugin.describe(node, tensor.fake)
+        tensor.follow(node)
+    tensor.plugin.count()
+    tx.effects.changed(tensor)
 
 
-def _refuse_views(x: TensorValue) -> None:
+def _refuse_views(tensor: TensorValue) -> None:
     """Refuse to ask a tensor of which a view was taken: the view then says that it requires grad, and leads nowhere.
 
     Raises:
         Break: There is one.
     """
-    node: Any = x.node
-    while isinstance(node, torch.fx.Node) and meta.value(node) is x.fake:
+    node: Any = tensor.node
+    while isinstance(node, torch.fx.Node) and meta.value(node) is tensor.fake:
         for user in node.users:
-            if any(made._base is x.fake for made in tensors_in(meta.value(user))):
-                raise Break("tracer.tensor_op", f"requires_grad_() of {x.describe()} is called after a view was taken")
+            if any(made._base is tensor.fake for made in tensors_in(meta.value(user))):
+                raise Break(
+                    "tracer.tensor_op", f"requires_grad_() of {tensor.describe()} is called after a view was taken"
+                )
         node = node.args[0] if node.args else None
 
 
-def _check_plain_leaf(tx: Tracer, x: TensorValue) -> None:
+def _check_plain_leaf(tx: Tracer, tensor: TensorValue) -> None:
     """Rely on that an existing tensor is a leaf, and see that nothing wrote it.
 
     Raises:
         Break: It may not be asked ahead of the graph.
     """
     why = None
-    if not do.truth(tx, do.get_attribute(tx, x, "is_leaf")) or not x.fake.is_leaf:
+    if not do.truth(tx, do.get_attribute(tx, tensor, "is_leaf")) or not tensor.fake.is_leaf:
         why = "which has a history"
-    elif x.fake.is_inference() or x.plugin.state.inference or x.cls not in (torch.Tensor, torch.nn.Parameter):
+    elif (
+        tensor.fake.is_inference()
+        or tensor.plugin.state.inference
+        or tensor.cls not in (torch.Tensor, torch.nn.Parameter)
+    ):
         why = "which is no plain tensor"
-    elif not (x.fake.is_floating_point() or x.fake.is_complex()):
-        raise Break("tracer.operation_raised", f"{x.describe()} is asked to require grad")
-    elif x.node.op != "placeholder" or x.plugin.sizes.mode.has_written(x.fake) or x.source is None:
+    elif not (tensor.fake.is_floating_point() or tensor.fake.is_complex()):
+        raise Break("tracer.operation_raised", f"{tensor.describe()} is asked to require grad")
+    elif tensor.node.op != "placeholder" or tensor.plugin.sizes.mode.has_written(tensor.fake) or tensor.source is None:
         why = "which was written"
     elif tx.checks.step() is None:
         why = "where the frame can't begin anew"
     if why is not None:
-        raise Break("tracer.tensor_op", f"requires_grad_() of {x.describe()} is called, {why}")
+        raise Break("tracer.tensor_op", f"requires_grad_() of {tensor.describe()} is called, {why}")
 
 
-def _hide(plugin: Recording, x: TensorValue, node: torch.fx.Node) -> None:
+def _hide(plugin: Recording, tensor: TensorValue, node: torch.fx.Node) -> None:
     """Let what was done with an input so far be done with a tensor that has no gradient."""
     if not node.users:
         return
     users = tuple(node.users)
     with plugin.graph.inserting_before(min(users)):
         hidden = plugin.graph.call_method("detach", (node,))
-    plugin.describe(hidden, x.fake)
+    plugin.describe(hidden, tensor.fake)
     for user in users:
         user.replace_input_with(node, hidden)
 

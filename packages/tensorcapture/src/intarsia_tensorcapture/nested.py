@@ -63,9 +63,9 @@ class Viewed(TensorValue):
 
 
 @codegen.reconstruct.rule(Viewed)
-def reconstruct(out: Builder, x: Viewed) -> None:
+def reconstruct(out: Builder, view: Viewed) -> None:
     """Take the view, through which the gradient goes to the nested tensor."""
-    out.call(partial(out.constant, methodcaller("values")), [partial(out.load, x.whole)])
+    out.call(partial(out.constant, methodcaller("values")), [partial(out.load, view.whole)])
 
 
 def lift(plugin: Recording, value: TensorValue, wrap: Wrap) -> tuple[torch.fx.Node, Any]:
@@ -117,15 +117,15 @@ def _rely_on_layout(tx: Tracer, real: Any, source: Source, wrap: Wrap) -> None:
     tx.guards.add(DictKeysGuard, tx.sources.attribute(source, "_metadata_cache"), tuple(real._metadata_cache))
 
 
-def values_of(x: TensorValue) -> Value:
+def values_of(tensor: TensorValue) -> Value:
     """Return the values of a nested tensor that leaves the graph, with the history that it has.
 
     Raises:
         Unreconstructable: It leaves where gradients are off.
     """
-    if not torch.is_grad_enabled() or x.plugin.scopes.open:
-        raise Unreconstructable(f"{x.describe()} requires grad and leaves where gradients are off")
-    return x.plugin.record(x.plugin.tx, "call_method", "values", [x], {})
+    if not torch.is_grad_enabled() or tensor.plugin.scopes.open:
+        raise Unreconstructable(f"{tensor.describe()} requires grad and leaves where gradients are off")
+    return tensor.plugin.record(tensor.plugin.tx, "call_method", "values", [tensor], {})
 
 
 def refuse_repeated(plugin: Recording, operands: Sequence[Any]) -> None:

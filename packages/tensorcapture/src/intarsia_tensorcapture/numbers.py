@@ -188,80 +188,80 @@ class SymbolicNumber(ChangingNumber):
 
 
 @do.truth.rule(SymbolicNumber)
-def truth_symbolic_number(tx: Tracer, x: SymbolicNumber) -> bool:
+def truth_symbolic_number(tx: Tracer, number: SymbolicNumber) -> bool:
     """Decide the truth."""
     try:
-        return bool(x.number != 0 if x.type() is not bool else x.number)
+        return bool(number.number != 0 if number.type() is not bool else number.number)
     except GuardOnDataDependentSymNode:
-        raise Break("tracer.data_dependent", f"the truth of {x.number} depends on data") from None
+        raise Break("tracer.data_dependent", f"the truth of {number.number} depends on data") from None
 
 
 @do.hash_key.rule(SymbolicNumber)
-def hash_key_symbolic_number(tx: Tracer, x: SymbolicNumber) -> Hashable:
+def hash_key_symbolic_number(tx: Tracer, number: SymbolicNumber) -> Hashable:
     """Keys must be known."""
-    return do.hash_key(tx, x._constant())
+    return do.hash_key(tx, number._constant())
 
 
 @do.convert.rule(SymbolicNumber)
-def convert_symbolic_number(tx: Tracer, x: SymbolicNumber, cls: Any) -> Value | None:
+def convert_symbolic_number(tx: Tracer, number: SymbolicNumber, cls: Any) -> Value | None:
     """Model `int` and `float`; other classes, such as `bytes`, take the constant."""
-    if cls is int and x.type() is not bool:
-        found = opened(tx.guards, int, (x,))
+    if cls is int and number.type() is not bool:
+        found = opened(tx.guards, int, (number,))
         if found is not None:
             return found
     convert: Any = {int: torch.sym_int, float: torch.sym_float}.get(cls)
-    if convert is None or x.type() is bool:
-        return tx.live.from_python(folding.real(tx, cls, x._constant().value))
-    return x.sizes.model(convert(x.number))
+    if convert is None or number.type() is bool:
+        return tx.live.from_python(folding.real(tx, cls, number._constant().value))
+    return number.sizes.model(convert(number.number))
 
 
 @do.get_attribute.rule(SymbolicNumber)
-def get_attribute_symbolic_number(tx: Tracer, x: SymbolicNumber, name: str) -> Value:
+def get_attribute_symbolic_number(tx: Tracer, number: SymbolicNumber, name: str) -> Value:
     """Ask the constant; operators stay symbolic."""
     if name.startswith("__") and name != "__class__":
-        return BoundBuiltin(x, name)
-    return do.get_attribute(tx, x._constant(), name)
+        return BoundBuiltin(number, name)
+    return do.get_attribute(tx, number._constant(), name)
 
 
 @do.call_method.rule(SymbolicNumber)
 def call_method_symbolic_number(
-    tx: Tracer, x: SymbolicNumber, name: str, args: Sequence[Value], keywords: Keywords
+    tx: Tracer, number: SymbolicNumber, name: str, args: Sequence[Value], keywords: Keywords
 ) -> Value:
     """Model an operator by its name."""
     plain = name.strip("_")
     if plain in _BY_NAME or (plain[:1] == "r" and plain[1:] in _BY_NAME) or name in _ORDER:
-        return special.operator_method(tx, x, name, args, keywords)
-    return do.call_method(tx, x._constant(), name, args, keywords)
+        return special.operator_method(tx, number, name, args, keywords)
+    return do.call_method(tx, number._constant(), name, args, keywords)
 
 
 @do.binary.rule(SymbolicNumber)
-def binary_symbolic_number(tx: Tracer, x: SymbolicNumber, op: str, other: Value, swapped: bool) -> Value | None:
+def binary_symbolic_number(tx: Tracer, number: SymbolicNumber, op: str, other: Value, swapped: bool) -> Value | None:
     """Compute with another number; what isn't a number meets the constant."""
-    operand = x._operand(other)
+    operand = number._operand(other)
     if isinstance(other, OpenNumber):
-        return do.binary(tx, other, op, x, not swapped)
+        return do.binary(tx, other, op, number, not swapped)
     if operand is None:
-        return _with_other(tx, x, op, other, swapped)
-    if x.type() is bool:  # torch's symbols have no arithmetic of truths
-        return _with_constant(tx, x, op, other, swapped)
+        return _with_other(tx, number, op, other, swapped)
+    if number.type() is bool:  # torch's symbols have no arithmetic of truths
+        return _with_constant(tx, number, op, other, swapped)
     written, operand = _as_arithmetic(op, operand, swapped)
     function = _BINARY.get(written)
     # SymPy may reorder sums and products of floats
-    exact = x.type() is not float or written not in ("+", "-", "*")
-    zero = written in ("/", "//", "%") and not _is_divisor(x.number if swapped else operand)
-    if function is None or zero or not exact or (written == "**" and not _power(x.number, operand, swapped)):
-        both = (other, x) if swapped else (x, other)
+    exact = number.type() is not float or written not in ("+", "-", "*")
+    zero = written in ("/", "//", "%") and not _is_divisor(number.number if swapped else operand)
+    if function is None or zero or not exact or (written == "**" and not _power(number.number, operand, swapped)):
+        both = (other, number) if swapped else (number, other)
         found = opened(tx.guards, OPERATORS[op], both) if op in OPERATORS else None
-        return found if found is not None else _with_constant(tx, x, op, other, swapped)
-    first, second = (operand, x.number) if swapped else (x.number, operand)
+        return found if found is not None else _with_constant(tx, number, op, other, swapped)
+    first, second = (operand, number.number) if swapped else (number.number, operand)
     try:
-        found = x._ask(lambda: function(first, second))
+        found = number._ask(lambda: function(first, second))
     except (ArithmeticError, ValueError):  # for the numbers of this call: so it does on the constants
-        return _with_constant(tx, x, op, other, swapped)
+        return _with_constant(tx, number, op, other, swapped)
     if isinstance(found, SymbolicNumber) and found.type() is int:
-        x.sizes.limit(found.number)
+        number.sizes.limit(found.number)
     if isinstance(found, SymbolicNumber) and found.type() is int and not confine(found.number):
-        return _with_constant(tx, x, op, other, swapped)  # kernels have integers of 64 bits
+        return _with_constant(tx, number, op, other, swapped)  # kernels have integers of 64 bits
     return found
 
 
@@ -273,50 +273,50 @@ def _is_divisor(number: Any) -> bool:
     return symbol.node.hint is not None and bool(symbol > 0)
 
 
-def _with_constant(tx: Tracer, x: SymbolicNumber, op: str, other: Value, swapped: bool) -> Value:
+def _with_constant(tx: Tracer, number: SymbolicNumber, op: str, other: Value, swapped: bool) -> Value:
     """Compute with the constant that this is in this call."""
-    constant = x._constant()
+    constant = number._constant()
     return operators.binary(tx, op, other, constant) if swapped else operators.binary(tx, op, constant, other)
 
 
-def _with_other(tx: Tracer, x: SymbolicNumber, op: str, other: Value, swapped: bool) -> Value | None:
+def _with_other(tx: Tracer, number: SymbolicNumber, op: str, other: Value, swapped: bool) -> Value | None:
     """Meet a tensor, which decides itself, or something like a list or a string."""
-    if x.sizes.is_tensor(other) or (op == "%" and other.type() is str):
+    if number.sizes.is_tensor(other) or (op == "%" and other.type() is str):
         return None
-    return _with_constant(tx, x, op, other, swapped)
+    return _with_constant(tx, number, op, other, swapped)
 
 
 @do.compare.rule(SymbolicNumber)
-def compare_symbolic_number(tx: Tracer, x: SymbolicNumber, op: str, other: Value) -> Value | None:
+def compare_symbolic_number(tx: Tracer, number: SymbolicNumber, op: str, other: Value) -> Value | None:
     """Compare with another number; the answer is a fact once it is looked at."""
-    operand = x._operand(other)
+    operand = number._operand(other)
     if operand is None:
         return None
-    if x.type() is bool:
-        return operators.compare(tx, op, x._constant(), other)
-    return x._ask(lambda: COMPARISONS[op](x.number, operand))
+    if number.type() is bool:
+        return operators.compare(tx, op, number._constant(), other)
+    return number._ask(lambda: COMPARISONS[op](number.number, operand))
 
 
 @do.unary.rule(SymbolicNumber)
-def unary_symbolic_number(tx: Tracer, x: SymbolicNumber, op: str) -> Value:
+def unary_symbolic_number(tx: Tracer, number: SymbolicNumber, op: str) -> Value:
     """Negate."""
-    if op == "~" or x.type() is bool:
-        return do.unary(tx, x._constant(), op)
-    return x._ask(lambda: -x.number if op == "-" else x.number)
+    if op == "~" or number.type() is bool:
+        return do.unary(tx, number._constant(), op)
+    return number._ask(lambda: -number.number if op == "-" else number.number)
 
 
 @codegen.reconstruct.rule(SymbolicNumber)
-def reconstruct_symbolic_number(out: Builder, x: SymbolicNumber) -> None:
+def reconstruct_symbolic_number(out: Builder, number: SymbolicNumber) -> None:
     """Compute the number from the sizes of this call."""
-    expr = x.number.node.expr
+    expr = number.number.node.expr
     if not expr.free_symbols:
-        out.constant(x.type()(x.number))
+        out.constant(number.type()(number.number))
         return
     symbols = sorted(expr.free_symbols, key=str)
-    places = {str(s): x.sizes.symbol_sources.get(s) or x.sizes.shown.get(s) for s in symbols}
+    places = {str(s): number.sizes.symbol_sources.get(s) or number.sizes.shown.get(s) for s in symbols}
     if None in places.values():
-        raise Unreconstructable(f"{x.number} depends on data, and is used outside of the graph")
-    text = f"{x.type().__name__}({python_text(expr)})" if not expr.is_Symbol else str(expr)
+        raise Unreconstructable(f"{number.number} depends on data, and is used outside of the graph")
+    text = f"{number.type().__name__}({python_text(expr)})" if not expr.is_Symbol else str(expr)
     _emit(out, ast.parse(text, mode="eval").body, places)
 
 

@@ -193,21 +193,23 @@ _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
 @overridden.rule(TensorValue)
-def method_called(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value | None:
+def method_called(
+    tx: Tracer, tensor: TensorValue, name: str, args: Sequence[Value], keywords: Keywords
+) -> Value | None:
     """Model a method that is asked about; one that is written in Python asks itself."""
-    plugin = x.plugin
-    if name in _UNASKED or not is_asked_about(plugin, tx, [x, *args], keywords):
+    plugin = tensor.plugin
+    if name in _UNASKED or not is_asked_about(plugin, tx, [tensor, *args], keywords):
         return None
     raw = getattr(torch.Tensor, name, None)
     if isinstance(raw, types.FunctionType):
-        return inlining.inline(tx, Function(raw), [x, *args], keywords)
+        return inlining.inline(tx, Function(raw), [tensor, *args], keywords)
     raw = getattr(torch.Tensor, _NAMES.get(name, name), None)
     if raw is None:
         return None
-    given, model = [x, *args, *keywords.values()], tx.live.wrap(raw, None)
+    given, model = [tensor, *args, *keywords.values()], tx.live.wrap(raw, None)
     nothing = not args and not keywords and plugin.state.functions.asks_classes() and _takes_nothing(raw)
-    classes = [x.cls] if nothing else []
-    return _ask(plugin, tx, model, given, [x, *args], keywords, named=False, classes=classes)
+    classes = [tensor.cls] if nothing else []
+    return _ask(plugin, tx, model, given, [tensor, *args], keywords, named=False, classes=classes)
 
 
 @functools.cache
@@ -221,24 +223,24 @@ def _takes_nothing(method: Any) -> bool:
 
 
 @property_of.rule(TensorValue)
-def property_asked(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value]) -> Value | None:
+def property_asked(tx: Tracer, tensor: TensorValue, name: str, args: Sequence[Value]) -> Value | None:
     """Model a property of tensors that is asked about: one that is read, or set to `args`."""
-    plugin, raw = x.plugin, getattr(torch.Tensor, name, None)
-    if not isinstance(raw, types.GetSetDescriptorType) or not is_asked_about(plugin, tx, [x], {}):
+    plugin, raw = tensor.plugin, getattr(torch.Tensor, name, None)
+    if not isinstance(raw, types.GetSetDescriptorType) or not is_asked_about(plugin, tx, [tensor], {}):
         return None
     function = raw.__set__ if args else raw.__get__
-    if not args and (function not in torch.overrides.get_testing_overrides() or _gives_the_same(tx, x, name)):
+    if not args and (function not in torch.overrides.get_testing_overrides() or _gives_the_same(tx, tensor, name)):
         return None
-    classes = [x.cls] if plugin.state.functions.asks_classes() else []
-    return _ask(plugin, tx, Builtin(function), [x, *args], [x, *args], {}, named=False, classes=classes)
+    classes = [tensor.cls] if plugin.state.functions.asks_classes() else []
+    return _ask(plugin, tx, Builtin(function), [tensor, *args], [tensor, *args], {}, named=False, classes=classes)
 
 
 _OF_TENSORS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data", "grad", "_base"})
 
 
-def _gives_the_same(tx: Tracer, x: TensorValue, name: str) -> bool:
+def _gives_the_same(tx: Tracer, tensor: TensorValue, name: str) -> bool:
     """Tell whether the default handler, asked alone, gives what would be given without it: no tensor."""
-    return name not in _OF_TENSORS and not x.plugin.state.functions.any_modes() and _is_default(x.cls)
+    return name not in _OF_TENSORS and not tensor.plugin.state.functions.any_modes() and _is_default(tensor.cls)
 
 
 def getter_of_property(value: Any) -> Builtin | None:
@@ -351,26 +353,30 @@ HANDLERS: dict[Any, Any] = {
 
 
 @do.get_attribute.rule(TurnedOff)
-def get_attribute(tx: Tracer, x: TurnedOff, name: str) -> Value:
+def get_attribute(tx: Tracer, context: TurnedOff, name: str) -> Value:
     """Bind a method."""
-    return BoundBuiltin(x, name) if name in ("__enter__", "__exit__") else do.get_attribute.default(tx, x, name)
+    return (
+        BoundBuiltin(context, name)
+        if name in ("__enter__", "__exit__")
+        else do.get_attribute.default(tx, context, name)
+    )
 
 
 @do.call_method.rule(TurnedOff)
-def call_method(tx: Tracer, x: TurnedOff, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, context: TurnedOff, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Enter or leave it."""
     off = recording_of(tx).state.functions.off
     if name == "__enter__":
-        off.append(x)
-    elif name == "__exit__" and off and off[-1] is x:
+        off.append(context)
+    elif name == "__exit__" and off and off[-1] is context:
         off.pop()
     else:
-        raise Break("tracer.tensor_op", f"{x.cls.__name__} is left in another order than it was entered")
+        raise Break("tracer.tensor_op", f"{context.cls.__name__} is left in another order than it was entered")
     tx.effects.advanced()
     return NONE
 
 
 @codegen.reconstruct.rule(TurnedOff)
-def reconstruct(out: Builder, x: TurnedOff) -> None:
+def reconstruct(out: Builder, context: TurnedOff) -> None:
     """Make the context."""
-    out.call(lambda: out.constant(x.cls), [])
+    out.call(lambda: out.constant(context.cls), [])

@@ -30,22 +30,22 @@ def has_patched_facts() -> bool:
     return not _FACTS.keys().isdisjoint(found) and any(found.get(name, own) is not own for name, own in _FACTS.items())
 
 
-def patched_attribute(tx: Tracer, x: Value, name: str) -> Value | None:
+def patched_attribute(tx: Tracer, value: Value, name: str) -> Value | None:
     """Bind a method, or read a property, that the program gave the class; None: it gave none. Relies on the answer."""
-    raw = _patch(tx, x, name)
-    return None if raw is None else lookup.bound_to_instance(tx, x, x.type(), name, raw)
+    raw = _patch(tx, value, name)
+    return None if raw is None else lookup.bound_to_instance(tx, value, value.type(), name, raw)
 
 
-def patched_operator(tx: Tracer, x: Value, name: str, args: Sequence[Value]) -> Value | None:
+def patched_operator(tx: Tracer, value: Value, name: str, args: Sequence[Value]) -> Value | None:
     """Call a special method that the program gave the class; None: it gave none. Relies on the answer."""
-    raw = _patch(tx, x, name)
-    return None if raw is None else do.call(tx, lookup.bound_to_instance(tx, x, x.type(), name, raw), args, {})
+    raw = _patch(tx, value, name)
+    return None if raw is None else do.call(tx, lookup.bound_to_instance(tx, value, value.type(), name, raw), args, {})
 
 
-def _patch(tx: Tracer, x: Value, name: str) -> Any:
+def _patch(tx: Tracer, value: Value, name: str) -> Any:
     """Return what the class defines, where that is written in Python and not torch's."""
-    found = tx.classes.find(x.type(), name)
-    if x.type() not in (torch.Tensor, torch.nn.Parameter):
+    found = tx.classes.find(value.type(), name)
+    if value.type() not in (torch.Tensor, torch.nn.Parameter):
         return None  # what a subclass has of its own is asked for elsewhere
     raw = None if found is None else found[0]
     function = raw.fget if isinstance(raw, property) else getattr(raw, "__func__", raw)

@@ -708,6 +708,6 @@ _MADE_INPUTS = (
 
 
 @codegen.emit_ambient.rule(Tensors)
-def emit_ambient(out: Builder, x: Tensors) -> None:
+def emit_ambient(out: Builder, extension: Tensors) -> None:
     """Set the grad mode and autocast state that tracing left."""
-    x.state.emit(out)
+    extension.state.emit(out)

@@ -51,13 +51,13 @@ class Carried(Value):
 
 
 @codegen.reconstruct.rule(Carried)
-def reconstruct_all(out: Builder, x: Carried) -> None:
+def reconstruct_all(out: Builder, carried: Carried) -> None:
     """Make them of the tensor."""
-    of = x.whole.plugin.tx.live.from_python
-    metadata = [Tuple([of(tuple(p.shape)), Const(p.dtype), Const(p.device)]) for p in x.parts]
-    shape = [of(tuple(x.gradient.shape)), of(tuple(x.gradient.stride()))]
-    loads = [partial(out.load, value) for value in (x.whole, *shape, Tuple(metadata))]
-    out.call(partial(out.constant, Carriers(x.wrap)), loads)
+    of = carried.whole.plugin.tx.live.from_python
+    metadata = [Tuple([of(tuple(p.shape)), Const(p.dtype), Const(p.device)]) for p in carried.parts]
+    shape = [of(tuple(carried.gradient.shape)), of(tuple(carried.gradient.stride()))]
+    loads = [partial(out.load, value) for value in (carried.whole, *shape, Tuple(metadata))]
+    out.call(partial(out.constant, Carriers(carried.wrap)), loads)
 
 
 class Carrier(TensorValue):
@@ -83,9 +83,9 @@ class Carrier(TensorValue):
 
 
 @codegen.reconstruct.rule(Carrier)
-def reconstruct(out: Builder, x: Carrier) -> None:
+def reconstruct(out: Builder, carrier: Carrier) -> None:
     """Take it from among the others."""
-    loads = [partial(out.load, x.carried), partial(out.load, Const(x.index))]
+    loads = [partial(out.load, carrier.carried), partial(out.load, Const(carrier.index))]
     out.call(partial(out.constant, operator.getitem), loads)
 
 
@@ -109,25 +109,25 @@ def link(plugin: Recording, outputs: Sequence[TensorValue]) -> None:
             _link(plugin, x, gradient, step)
 
 
-def _link(plugin: Recording, x: TensorValue, gradient: torch.Tensor, step: int) -> None:
+def _link(plugin: Recording, tensor: TensorValue, gradient: torch.Tensor, step: int) -> None:
     """Give a gradient in parts."""
     try:
         wrap, parts = gradient_parts(gradient)
     except UnsupportedError as error:
         raise Unreconstructable(error.explanation, step) from None
-    carried = Carried(x, wrap, gradient, parts)
+    carried = Carried(tensor, wrap, gradient, parts)
     carriers = [Carrier(carried, index).node for index in range(len(parts))]
-    if x in plugin.wrapped:
-        node, _ = plugin.wrapped[x]
+    if tensor in plugin.wrapped:
+        node, _ = plugin.wrapped[tensor]
         node.target = LinkedWrap(cast(Wrap, node.target), wrap)
         node.args = (*node.args, *carriers)
         return
-    if x.fake._version > 0:
-        raise Unreconstructable(f"{x.describe()} is written, and its gradient is of a subclass", step)
+    if tensor.fake._version > 0:
+        raise Unreconstructable(f"{tensor.describe()} is written, and its gradient is of a subclass", step)
     with plugin.graph.inserting_after(plugin.graph.find_nodes(op="placeholder")[-1]):
-        linked = plugin.graph.call_function(LinkedWrap(None, wrap), ((), (), x.node, *carriers))
-    x.node.replace_all_uses_with(linked, lambda user: user is not linked)
-    plugin.describe(linked, x.fake)
+        linked = plugin.graph.call_function(LinkedWrap(None, wrap), ((), (), tensor.node, *carriers))
+    tensor.node.replace_all_uses_with(linked, lambda user: user is not linked)
+    plugin.describe(linked, tensor.fake)
 
 
 def _gradients(
@@ -144,17 +144,19 @@ def _gradients(
         raise Unreconstructable(reason, step) from None
 
 
-def with_history(x: TensorValue) -> Sequence[Value]:
+def with_history(tensor: TensorValue) -> Sequence[Value]:
     """Return what a tensor of a subclass that leaves the graph is made of, with the history that it has.
 
     Raises:
         Unreconstructable: It has none; or its gradient can't cross the border.
     """
-    tx, inner = x.plugin.tx, Wrap.of(x.fake).parts_of(x.fake)
-    if x.fake.is_leaf or not torch.is_grad_enabled() or x.plugin.scopes.open:
-        raise Unreconstructable(f"{x.describe()} is of a subclass, requires grad and leaves where gradients are off")
+    tx, inner = tensor.plugin.tx, Wrap.of(tensor.fake).parts_of(tensor.fake)
+    if tensor.fake.is_leaf or not torch.is_grad_enabled() or tensor.plugin.scopes.open:
+        raise Unreconstructable(
+            f"{tensor.describe()} is of a subclass, requires grad and leaves where gradients are off"
+        )
     if any(is_wrapper(part) or not (part.is_floating_point() or part.is_complex()) for part in inner):
-        raise Unreconstructable(f"{x.describe()} holds more than plain floating point numbers, and requires grad")
-    parts = x.plugin.record(tx, "call_function", taken_apart, [x], {})
+        raise Unreconstructable(f"{tensor.describe()} holds more than plain floating point numbers, and requires grad")
+    parts = tensor.plugin.record(tx, "call_function", taken_apart, [tensor], {})
     assert isinstance(parts, Tuple)
     return parts.items

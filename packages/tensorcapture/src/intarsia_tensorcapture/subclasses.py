@@ -303,35 +303,41 @@ def _is_plain_object(kind: type) -> bool:
 
 
 @own_attribute.rule(TensorValue)
-def own_attribute_of(tx: Tracer, x: TensorValue, name: str) -> Value | None:
+def own_attribute_of(tx: Tracer, tensor: TensorValue, name: str) -> Value | None:
     """Read an inner tensor, or evaluate a method, property or attribute that the user's class adds."""
-    inner = getattr(x.fake, name) if x.real is None and is_wrapper(x.fake) and name in _inner_names(x.fake) else None
+    inner = (
+        getattr(tensor.fake, name)
+        if tensor.real is None and is_wrapper(tensor.fake) and name in _inner_names(tensor.fake)
+        else None
+    )
     if isinstance(inner, torch.Tensor):
-        return inner_of(x, name)
-    whole = x.fake if x.real is None else x.real
-    if hasattr(torch.Tensor, name) and (is_wrapper(whole) or getattr(x.cls, name) is getattr(torch.Tensor, name)):
+        return inner_of(tensor, name)
+    whole = tensor.fake if tensor.real is None else tensor.real
+    if hasattr(torch.Tensor, name) and (is_wrapper(whole) or getattr(tensor.cls, name) is getattr(torch.Tensor, name)):
         return None
-    found = next((vars(base)[name] for base in x.cls.__mro__ if name in vars(base)), None)
-    set_on_it = None if found is None or hasattr(type(found), "__set__") else _set_on(tx, x, name)
+    found = next((vars(base)[name] for base in tensor.cls.__mro__ if name in vars(base)), None)
+    set_on_it = None if found is None or hasattr(type(found), "__set__") else _set_on(tx, tensor, name)
     if set_on_it is not None:
         return set_on_it
     if isinstance(found, types.FunctionType):
-        return BoundMethod(tx.live.class_function(x, x.cls, name), x)
+        return BoundMethod(tx.live.class_function(tensor, tensor.cls, name), tensor)
     if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
-        return do.call(tx, tx.live.class_function(x, x.cls, name, "fget"), [x], {})
+        return do.call(tx, tx.live.class_function(tensor, tensor.cls, name, "fget"), [tensor], {})
     if isinstance(found, (classmethod, staticmethod)) or (found is not None and not hasattr(type(found), "__get__")):
-        return do.get_attribute(tx, tx.live.class_value(x.cls), name)
+        return do.get_attribute(tx, tx.live.class_value(tensor.cls), name)
     return None
 
 
-def _set_on(tx: Tracer, x: TensorValue, name: str) -> Value | None:
+def _set_on(tx: Tracer, tensor: TensorValue, name: str) -> Value | None:
     """Read what was set on an existing tensor itself, which goes before what its class has; None, guarded: nothing."""
-    if x.real is None:
+    if tensor.real is None:
         return None
-    if name in vars(x.real):
-        return tx.live.wrap(vars(x.real)[name], None if x.source is None else tx.sources.attribute(x.source, name))
-    if x.source is not None:
-        tx.guards.add(AbsentGuard, tx.sources.attribute(x.source, "__dict__"), name)
+    if name in vars(tensor.real):
+        return tx.live.wrap(
+            vars(tensor.real)[name], None if tensor.source is None else tx.sources.attribute(tensor.source, name)
+        )
+    if tensor.source is not None:
+        tx.guards.add(AbsentGuard, tx.sources.attribute(tensor.source, "__dict__"), name)
     return None
 
 
@@ -340,15 +346,15 @@ def _inner_names(wrapper: Any) -> Sequence[str]:
     return names
 
 
-def inner_of(x: TensorValue, name: str) -> Value:
+def inner_of(tensor: TensorValue, name: str) -> Value:
     """Take an inner tensor out of one that the graph gives: the same as before, unless its class has put in another."""
-    plugin, fake = x.plugin, getattr(x.fake, name)
-    known = next((inner for inner in x.inner.values() if inner.fake is fake), None)
+    plugin, fake = tensor.plugin, getattr(tensor.fake, name)
+    known = next((inner for inner in tensor.inner.values() if inner.fake is fake), None)
     if known is None:
-        node = plugin.graph.call_function(getattr, (x.node, name))
+        node = plugin.graph.call_function(getattr, (tensor.node, name))
         plugin.describe(node, fake)
-        meta.set_origins(node, meta.origins(x.node))
-        known = x.inner[name] = TensorValue(plugin, node, fake)
+        meta.set_origins(node, meta.origins(tensor.node))
+        known = tensor.inner[name] = TensorValue(plugin, node, fake)
     return known
 
 
@@ -356,20 +362,20 @@ def inner_of(x: TensorValue, name: str) -> Value:
 
 
 @codegen.reconstruct.rule(TensorValue)
-def reconstruct(out: Builder, x: TensorValue) -> None:
+def reconstruct(out: Builder, tensor: TensorValue) -> None:
     """Make a tensor of a subclass of inner tensors that the graph gives."""
-    if not is_wrapper(x.fake):
-        raise Unreconstructable(f"{x.describe()} can't be built by bytecode")
-    make: Any = Wrap.of(x.fake)
+    if not is_wrapper(tensor.fake):
+        raise Unreconstructable(f"{tensor.describe()} can't be built by bytecode")
+    make: Any = Wrap.of(tensor.fake)
     parts: Sequence[Value]
-    if x.fake.requires_grad and make.is_jagged:
-        parts = [nested.values_of(x), *(inner_of(x, name) for name in make.names[1:])]
+    if tensor.fake.requires_grad and make.is_jagged:
+        parts = [nested.values_of(tensor), *(inner_of(tensor, name) for name in make.names[1:])]
         make = ViewedAsNested(make)
-    elif x.fake.requires_grad:
-        make, parts = Reassembled(make), with_history(x)
+    elif tensor.fake.requires_grad:
+        make, parts = Reassembled(make), with_history(tensor)
     else:
-        parts = [inner_of(x, name) for name in make.names]
-    tx = x.plugin.tx
-    numbers = ((), ()) if is_jagged(x.fake) else (tuple(x.fake.shape), tuple(x.fake.stride()))
+        parts = [inner_of(tensor, name) for name in make.names]
+    tx = tensor.plugin.tx
+    numbers = ((), ()) if is_jagged(tensor.fake) else (tuple(tensor.fake.shape), tuple(tensor.fake.stride()))
     shape = [tx.live.from_python(given) for given in numbers]
     out.call(partial(out.constant, make), [partial(out.load, part) for part in (*shape, *parts)])

@@ -297,409 +297,426 @@ class TensorValue(Value):
 
 
 @operation
-def number_in(tx: Tracer, x: TensorValue, name: str) -> Value | None:
+def number_in(tx: Tracer, tensor: TensorValue, name: str) -> Value | None:
     """Model the number or numbers that a tensor gives by `item`, `float`, `bool` and the like; None: it breaks."""
     return None
 
 
 @operation
-def array_on(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value | None:
+def array_on(tx: Tracer, tensor: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value | None:
     """Model the array on a tensor's memory, which `numpy` or `__array__` gives; None: it breaks."""
     return None
 
 
 @operation
-def own_attribute(tx: Tracer, x: TensorValue, name: str) -> Value | None:
+def own_attribute(tx: Tracer, tensor: TensorValue, name: str) -> Value | None:
     """Model an attribute that a subclass adds; None: it adds none of that name."""
     return None
 
 
 @operation
-def as_operand(tx: Tracer, x: Value) -> Value:
+def as_operand(tx: Tracer, value: Value) -> Value:
     """Return what a value is as the other operand of a tensor: a scalar of numpy is a number."""
-    return plain_number(x)
+    return plain_number(value)
 
 
 @operation
-def item_key(tx: Tracer, x: Value) -> Value:
+def item_key(tx: Tracer, value: Value) -> Value:
     """Return what a value is as the key of an item of a tensor."""
-    return x
+    return value
 
 
 @operation
-def overridden(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value | None:
+def overridden(tx: Tracer, tensor: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value | None:
     """Model a method as a mode or a subclass has it; None: nobody is asked."""
     return None
 
 
 @operation
-def property_of(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value]) -> Value | None:
+def property_of(tx: Tracer, tensor: TensorValue, name: str, args: Sequence[Value]) -> Value | None:
     """Model a property as a mode or a subclass has it: read, or set to `args`; None: nobody is asked."""
     return None
 
 
 @operation
-def as_subclass(tx: Tracer, x: TensorValue, cls: Value) -> Value:
-    """Model `x.as_subclass(cls)`.
+def as_subclass(tx: Tracer, tensor: TensorValue, cls: Value) -> Value:
+    """Model `tensor.as_subclass(cls)`.
 
     Raises:
         Break: Nobody has said what it means.
     """
-    raise Break("tracer.tensor_op", f"{x.describe()} is shown as {cls.describe()}")
+    raise Break("tracer.tensor_op", f"{tensor.describe()} is shown as {cls.describe()}")
 
 
-def _asked(tx: Tracer, x: TensorValue, name: str, *args: Value) -> Value | None:
+def _asked(tx: Tracer, tensor: TensorValue, name: str, *args: Value) -> Value | None:
     """Model an operator as a mode or a subclass has it; None: nobody is asked.
 
     Raises:
         Break: The class of an operand has a method of its own for it.
     """
-    _check_usual(x, name)
+    _check_usual(tensor, name)
     for other in args:
-        if isinstance(other, TensorValue) and other.cls is not x.cls:  # that of a subclass goes first
+        if isinstance(other, TensorValue) and other.cls is not tensor.cls:  # that of a subclass goes first
             _check_usual(other, _MIRRORED.get(name, name.replace("__", "__r", 1)))
-    patch = patched_operator(tx, x, name, args)
+    patch = patched_operator(tx, tensor, name, args)
     if patch is not None:
         return patch
-    return overridden(tx, x, name, args, {}) if x.plugin.state.functions.possible else None
+    return overridden(tx, tensor, name, args, {}) if tensor.plugin.state.functions.possible else None
 
 
 @operation
-def require_grad(tx: Tracer, x: TensorValue, args: Sequence[Value], keywords: Keywords) -> Value:
-    """Model `x.requires_grad_(...)`."""
-    raise Break("tracer.tensor_op", f"requires_grad_() of {x.describe()} is called")
+def require_grad(tx: Tracer, tensor: TensorValue, args: Sequence[Value], keywords: Keywords) -> Value:
+    """Model `tensor.requires_grad_(...)`."""
+    raise Break("tracer.tensor_op", f"requires_grad_() of {tensor.describe()} is called")
 
 
 @do.hash_key.rule(TensorValue)
-def hash_key(tx: Tracer, x: TensorValue) -> Hashable:
+def hash_key(tx: Tracer, tensor: TensorValue) -> Hashable:
     """Recording hash by identity."""
-    tx.identities.note(x)
-    return x if x.real is None else cast(Hashable, x.real)
+    tx.identities.note(tensor)
+    return tensor if tensor.real is None else cast(Hashable, tensor.real)
 
 
 @do.truth.rule(TensorValue)
-def truth(tx: Tracer, x: TensorValue) -> bool:
+def truth(tx: Tracer, tensor: TensorValue) -> bool:
     """Branching on a tensor needs its data."""
-    known = x.known()
+    known = tensor.known()
     if known is not None and known.numel() == 1:
         return bool(known)
-    code = "tracer.operation_raised" if x._has_several() else "tracer.tensor_branch"
-    raise Break(code, f"the truth of {x.describe()} is asked for")
+    code = "tracer.operation_raised" if tensor._has_several() else "tracer.tensor_branch"
+    raise Break(code, f"the truth of {tensor.describe()} is asked for")
 
 
 @do.as_bool.rule(TensorValue)
-def as_bool(tx: Tracer, x: TensorValue) -> Value:
+def as_bool(tx: Tracer, tensor: TensorValue) -> Value:
     """Leave its truth open."""
-    _check_usual(x, "__bool__")
-    found = None if x._has_several() else number_in(tx, x, "bool")
-    return boolean(do.truth(tx, x)) if found is None else found
+    _check_usual(tensor, "__bool__")
+    found = None if tensor._has_several() else number_in(tx, tensor, "bool")
+    return boolean(do.truth(tx, tensor)) if found is None else found
 
 
 @do.branch.rule(TensorValue)
-def branch(tx: Tracer, x: TensorValue, expected: Callable[[], bool | None]) -> bool:
+def branch(tx: Tracer, tensor: TensorValue, expected: Callable[[], bool | None]) -> bool:
     """Go on where the other way raises: whether it does is looked at once the graph has run."""
-    _check_usual(x, "__bool__")
-    open_ = x.known() is None and not x._has_several() and not x.plugin.scopes.open and tx.checks.step() is not None
+    _check_usual(tensor, "__bool__")
+    open_ = (
+        tensor.known() is None
+        and not tensor._has_several()
+        and not tensor.plugin.scopes.open
+        and tx.checks.step() is not None
+    )
     way = expected() if open_ else None
     if way is None:
-        return do.truth(tx, x)
-    zero = Const(False) if x.fake.dtype is torch.bool else Const(0)
-    condition = x.plugin.record(tx, "call_function", operator.ne if way else operator.eq, [x, zero], {})
+        return do.truth(tx, tensor)
+    zero = Const(False) if tensor.fake.dtype is torch.bool else Const(0)
+    condition = tensor.plugin.record(tx, "call_function", operator.ne if way else operator.eq, [tensor, zero], {})
     tx.checks.expect(condition)
     return way
 
 
 @do.convert.rule(TensorValue)
-def convert(tx: Tracer, x: TensorValue, cls: Any) -> Value | None:
+def convert(tx: Tracer, tensor: TensorValue, cls: Any) -> Value | None:
     """Turning a tensor into a number needs its data, at once or once the graph ran."""
-    _check_usual(x, f"__{cls.__name__}__")
-    found = None if x._has_several() else number_in(tx, x, cls.__name__)
+    _check_usual(tensor, f"__{cls.__name__}__")
+    found = None if tensor._has_several() else number_in(tx, tensor, cls.__name__)
     if found is not None:
         return found
-    raise Break("tracer.tensor_value", f"{x.describe()} becomes a Python {cls.__name__}")
+    raise Break("tracer.tensor_value", f"{tensor.describe()} becomes a Python {cls.__name__}")
 
 
-def _check_usual(x: TensorValue, special: str) -> None:
+def _check_usual(tensor: TensorValue, special: str) -> None:
     """Refuse what the class of a tensor defines in a way of its own.
 
     Raises:
         Break: It does.
     """
-    if getattr(x.cls, special, None) is not getattr(torch.Tensor, special, None):
-        raise Break("tracer.tensor_op", f"{special} of {x.describe()} is of its own class")
+    if getattr(tensor.cls, special, None) is not getattr(torch.Tensor, special, None):
+        raise Break("tracer.tensor_op", f"{special} of {tensor.describe()} is of its own class")
 
 
 @do.length.rule(TensorValue)
-def length(tx: Tracer, x: TensorValue) -> int:
+def length(tx: Tracer, tensor: TensorValue) -> int:
     """Return the first size."""
-    _check_usual(x, "__len__")
-    patch = patched_operator(tx, x, "__len__", ())
+    _check_usual(tensor, "__len__")
+    patch = patched_operator(tx, tensor, "__len__", ())
     if patch is not None:
         return operators.whole_number(tx, patch)
-    if not x.fake.shape:
+    if not tensor.fake.shape:
         tx.raising.error(TypeError, "len() of a 0-d tensor")
     try:
-        return int(x.fake.shape[0])
+        return int(tensor.fake.shape[0])
     except GuardOnDataDependentSymNode:
-        raise Break("tracer.data_dependent", f"the length of {x.describe()} depends on data") from None
+        raise Break("tracer.data_dependent", f"the length of {tensor.describe()} depends on data") from None
 
 
 @do.get_attribute.rule(TensorValue)
-def get_attribute(tx: Tracer, x: TensorValue, name: str) -> Value:
+def get_attribute(tx: Tracer, tensor: TensorValue, name: str) -> Value:
     """Read a fact, a view, or bind a method."""
-    if name in x.written:
-        found = x.written[name]
+    if name in tensor.written:
+        found = tensor.written[name]
         if found is not None:
             return found
-    patch = patched_attribute(tx, x, name)
+    patch = patched_attribute(tx, tensor, name)
     if patch is not None:
         return patch
-    if x.plugin.state.functions.possible:
-        found = own_attribute(tx, x, name) if _has_own(x, name) else property_of(tx, x, name, ())
+    if tensor.plugin.state.functions.possible:
+        found = own_attribute(tx, tensor, name) if _has_own(tensor, name) else property_of(tx, tensor, name, ())
         if found is not None:
             return found
     if name == "shape":
-        return tx.live.from_python(x.fake.shape)
-    if name == "requires_grad" and x.sealed is not None:
+        return tx.live.from_python(tensor.fake.shape)
+    if name == "requires_grad" and tensor.sealed is not None:
         return boolean(True)
     if name in _FACTS:
-        return tx.live.from_python(getattr(x.fake, name))
+        return tx.live.from_python(getattr(tensor.fake, name))
     if name == "names" and hasattr(torch.Tensor, name):  # fake tensors have none, whatever they stand for
         raise Break("tracer.attribute", "the names of a tensor's dimensions are asked for")
     if name in _VIEWS:
-        if name == "data" and x.fake.layout is torch.strided:
-            x.plugin.sizes.shown_data.add(x.fake.untyped_storage()._cdata)
-        return x.plugin.record(tx, "call_function", getattr, [x, Const(name)], {})
+        if name == "data" and tensor.fake.layout is torch.strided:
+            tensor.plugin.sizes.shown_data.add(tensor.fake.untyped_storage()._cdata)
+        return tensor.plugin.record(tx, "call_function", getattr, [tensor, Const(name)], {})
     if name == "__class__":
-        return tx.live.class_value(x.cls)
+        return tx.live.class_value(tensor.cls)
     if name in ("grad", "is_leaf", "grad_fn", "_backward_hooks"):
-        return _autograd(tx, x, name)
-    return _own_or_method(tx, x, name)
+        return _autograd(tx, tensor, name)
+    return _own_or_method(tx, tensor, name)
 
 
-def _has_own(x: TensorValue, name: str) -> bool:
+def _has_own(tensor: TensorValue, name: str) -> bool:
     """Tell whether a subclass without inner tensors has something of its own under a name that all tensors have."""
-    if x.cls in (torch.Tensor, torch.nn.Parameter) or is_wrapper(x.fake if x.real is None else x.real):
+    if tensor.cls in (torch.Tensor, torch.nn.Parameter) or is_wrapper(
+        tensor.fake if tensor.real is None else tensor.real
+    ):
         return False
-    return getattr(x.cls, name, x) is not getattr(torch.Tensor, name, x)
+    return getattr(tensor.cls, name, tensor) is not getattr(torch.Tensor, name, tensor)
 
 
-def _autograd(tx: Tracer, x: TensorValue, name: str) -> Value:
+def _autograd(tx: Tracer, tensor: TensorValue, name: str) -> Value:
     """Read what autograd keeps: only of inputs, and only without a history."""
-    if name == "is_leaf" and x.real is None:
-        return tx.live.from_python(bool(x.fake.is_leaf))
-    if name in ("is_leaf", "grad_fn") and _has_got_a_history(x):
+    if name == "is_leaf" and tensor.real is None:
+        return tx.live.from_python(bool(tensor.fake.is_leaf))
+    if name in ("is_leaf", "grad_fn") and _has_got_a_history(tensor):
         if name == "is_leaf":
             return tx.live.from_python(False)
-        raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is asked for")
-    if x.real is not None and x.source is not None and (name in ("grad", "is_leaf") or x.real.grad_fn is None):
-        found = getattr(x.real, name)
-        return tx.live.wrap(found, tx.sources.attribute(x.source, name))
-    if name == "is_leaf" and x.real is not None:
-        return tx.live.from_python(x.real.is_leaf)
-    if name == "grad_fn" and (not x.fake.requires_grad or (x.real is None and x.fake.is_leaf)):
+        raise Break("tracer.tensor_op", f"{name!r} of {tensor.describe()} is asked for")
+    if (
+        tensor.real is not None
+        and tensor.source is not None
+        and (name in ("grad", "is_leaf") or tensor.real.grad_fn is None)
+    ):
+        found = getattr(tensor.real, name)
+        return tx.live.wrap(found, tx.sources.attribute(tensor.source, name))
+    if name == "is_leaf" and tensor.real is not None:
+        return tx.live.from_python(tensor.real.is_leaf)
+    if name == "grad_fn" and (not tensor.fake.requires_grad or (tensor.real is None and tensor.fake.is_leaf)):
         return tx.live.from_python(None)
-    raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is asked for")
+    raise Break("tracer.tensor_op", f"{name!r} of {tensor.describe()} is asked for")
 
 
-def _has_got_a_history(x: TensorValue) -> bool:
+def _has_got_a_history(tensor: TensorValue) -> bool:
     """Tell whether the graph has written something that needs gradients into a tensor that didn't."""
-    if x.real is None or x.real.requires_grad or not x.fake.requires_grad:
+    if tensor.real is None or tensor.real.requires_grad or not tensor.fake.requires_grad:
         return False
-    return not x.fake.is_leaf
+    return not tensor.fake.is_leaf
 
 
-def _own_or_method(tx: Tracer, x: TensorValue, name: str) -> Value:
+def _own_or_method(tx: Tracer, tensor: TensorValue, name: str) -> Value:
     """Read an attribute that somebody set, or bind a method.
 
     Raises:
         Break: A function of a subclass finds attributes.
     """
-    if x.cls.__getattribute__ is not torch.Tensor.__getattribute__:
+    if tensor.cls.__getattribute__ is not torch.Tensor.__getattribute__:
         raise Break(
-            "tracer.attribute", f"attribute {name!r} of {x.describe()} is found by its class's __getattribute__"
+            "tracer.attribute", f"attribute {name!r} of {tensor.describe()} is found by its class's __getattribute__"
         )
-    own = {} if x.real is None else x.real.__dict__
+    own = {} if tensor.real is None else tensor.real.__dict__
     if name in own:
-        source = None if x.source is None else tx.sources.attribute(x.source, name)
+        source = None if tensor.source is None else tx.sources.attribute(tensor.source, name)
         return tx.live.wrap(own[name], source)
-    added = None if x.cls in (torch.Tensor, torch.nn.Parameter) else own_attribute(tx, x, name)
+    added = None if tensor.cls in (torch.Tensor, torch.nn.Parameter) else own_attribute(tx, tensor, name)
     if added is not None:
         return added
-    if not hasattr(x.cls, name):
-        if hasattr(x.cls, "__getattr__"):
-            raise Break("tracer.attribute", f"attribute {name!r} of {x.describe()} is found by its class's __getattr__")
-        if x.source is not None:
-            tx.guards.add(HasAttributeGuard, x.source, name, False)
-        tx.raising.error(AttributeError, f"{x.cls.__name__!r} object has no attribute {name!r}")
-    found = getattr(x.cls, name)
+    if not hasattr(tensor.cls, name):
+        if hasattr(tensor.cls, "__getattr__"):
+            raise Break(
+                "tracer.attribute", f"attribute {name!r} of {tensor.describe()} is found by its class's __getattr__"
+            )
+        if tensor.source is not None:
+            tx.guards.add(HasAttributeGuard, tensor.source, name, False)
+        tx.raising.error(AttributeError, f"{tensor.cls.__name__!r} object has no attribute {name!r}")
+    found = getattr(tensor.cls, name)
     if not callable(found):
-        raise Break("tracer.tensor_op", f"attribute {name!r} of {x.describe()} isn't modelled")
-    if x.real is not None and x.source is not None and x.cls in (torch.Tensor, torch.nn.Parameter):
-        tx.guards.add(AbsentGuard, tx.sources.attribute(x.source, "__dict__"), name)
-    return BoundBuiltin(x, name)
+        raise Break("tracer.tensor_op", f"attribute {name!r} of {tensor.describe()} isn't modelled")
+    if tensor.real is not None and tensor.source is not None and tensor.cls in (torch.Tensor, torch.nn.Parameter):
+        tx.guards.add(AbsentGuard, tx.sources.attribute(tensor.source, "__dict__"), name)
+    return BoundBuiltin(tensor, name)
 
 
 @do.set_attribute.rule(TensorValue)
-def set_attribute(tx: Tracer, x: TensorValue, name: str, value: Value) -> None:
+def set_attribute(tx: Tracer, tensor: TensorValue, name: str, value: Value) -> None:
     """Keep an attribute that has no meaning for torch; others break, but for `requires_grad` and `data`."""
-    if x.plugin.state.functions.possible and property_of(tx, x, name, [value]) is not None:
+    if tensor.plugin.state.functions.possible and property_of(tx, tensor, name, [value]) is not None:
         return
     if name == "requires_grad":
-        require_grad(tx, x, [value], {})
+        require_grad(tx, tensor, [value], {})
         return
     if name == "data":
-        x.plugin.replace_data(tx, x, value)
+        tensor.plugin.replace_data(tx, tensor, value)
         return
     # what operations on a wrapper subclass do may depend on anything that it holds
-    taken = hasattr(x.cls, name) and (not _has_own(x, name) or hasattr(getattr(x.cls, name), "__set__"))
-    if taken or (x.real is None and not x.recorded) or is_wrapper(x.fake if x.real is None else x.real):
-        raise Break("tracer.tensor_op", f"{name!r} of {x.describe()} is set")
-    tx.effects.changed(x)
-    x.written[name] = value
+    taken = hasattr(tensor.cls, name) and (not _has_own(tensor, name) or hasattr(getattr(tensor.cls, name), "__set__"))
+    if (
+        taken
+        or (tensor.real is None and not tensor.recorded)
+        or is_wrapper(tensor.fake if tensor.real is None else tensor.real)
+    ):
+        raise Break("tracer.tensor_op", f"{name!r} of {tensor.describe()} is set")
+    tx.effects.changed(tensor)
+    tensor.written[name] = value
 
 
 @do.delete_attribute.rule(TensorValue)
-def delete_attribute(tx: Tracer, x: TensorValue, name: str) -> None:
+def delete_attribute(tx: Tracer, tensor: TensorValue, name: str) -> None:
     """Take an attribute away that was set on a tensor of the graph; of existing tensors it breaks."""
-    if x.real is not None or x.written.get(name) is None:
-        do.delete_attribute.default(tx, x, name)
-    tx.effects.changed(x)
-    del x.written[name]
+    if tensor.real is not None or tensor.written.get(name) is None:
+        do.delete_attribute.default(tx, tensor, name)
+    tx.effects.changed(tensor)
+    del tensor.written[name]
 
 
 @do.call_method.rule(TensorValue)
-def call_method(tx: Tracer, x: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, tensor: TensorValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Record a method call."""
     if name == "as_subclass" and len(args) == 1 and not keywords:
-        return as_subclass(tx, x, args[0])
-    asked = overridden(tx, x, name, args, keywords) if x.plugin.state.functions.possible else None
+        return as_subclass(tx, tensor, args[0])
+    asked = overridden(tx, tensor, name, args, keywords) if tensor.plugin.state.functions.possible else None
     if asked is not None:
         return asked
     code = BREAKING_METHODS.get(name)
-    if name == "item" and x._has_several():
+    if name == "item" and tensor._has_several():
         code = "tracer.operation_raised"
     if name in ("numpy", "__array__"):
-        array = None if x.plugin.scopes.open else array_on(tx, x, name, args, keywords)
+        array = None if tensor.plugin.scopes.open else array_on(tx, tensor, name, args, keywords)
         if array is not None:
             return array
     if code == codes.TENSOR_VALUE and not args and not keywords:
-        found = number_in(tx, x, name) if name in ("item", "tolist") else None
+        found = number_in(tx, tensor, name) if name in ("item", "tolist") else None
         if found is not None:
             return found
     if code is not None:
-        raise Break(code, f"{name}() of {x.describe()} is called")
+        raise Break(code, f"{name}() of {tensor.describe()} is called")
     if name == "requires_grad_":
-        return require_grad(tx, x, args, keywords)
+        return require_grad(tx, tensor, args, keywords)
     if name == "__len__":
-        return Const(do.length(tx, x))
-    found = x.plugin.narrow(tx, x, args, keywords) if name == "narrow" else None
+        return Const(do.length(tx, tensor))
+    found = tensor.plugin.narrow(tx, tensor, args, keywords) if name == "narrow" else None
     if found is not None:
         return found
     if name == "__iter__":
-        return do.iterate(tx, x)
+        return do.iterate(tx, tensor)
     if name == "__contains__":
-        raise Break("tracer.tensor_branch", f"membership in {x.describe()} is asked for")
+        raise Break("tracer.tensor_branch", f"membership in {tensor.describe()} is asked for")
     if name == "__getitem__":
-        return do.get_item(tx, x, args[0])
+        return do.get_item(tx, tensor, args[0])
     if name == "__setitem__":
-        do.set_item(tx, x, args[0], args[1])
+        do.set_item(tx, tensor, args[0], args[1])
         return tx.live.from_python(None)
-    return x.plugin.record(tx, "call_method", name, [x, *args], keywords)
+    return tensor.plugin.record(tx, "call_method", name, [tensor, *args], keywords)
 
 
 @do.get_item.rule(TensorValue)
-def get_item(tx: Tracer, x: TensorValue, key: Value) -> Value:
+def get_item(tx: Tracer, tensor: TensorValue, key: Value) -> Value:
     """Record indexing."""
-    asked = _asked(tx, x, "__getitem__", key)
-    return asked if asked is not None else x.plugin.item(tx, x, item_key(tx, key))
+    asked = _asked(tx, tensor, "__getitem__", key)
+    return asked if asked is not None else tensor.plugin.item(tx, tensor, item_key(tx, key))
 
 
 @do.set_item.rule(TensorValue)
-def set_item(tx: Tracer, x: TensorValue, key: Value, value: Value) -> None:
+def set_item(tx: Tracer, tensor: TensorValue, key: Value, value: Value) -> None:
     """Record an indexed write."""
-    if _asked(tx, x, "__setitem__", key, value) is None:
-        x.plugin.set_item(tx, x, item_key(tx, key), as_operand(tx, value))
+    if _asked(tx, tensor, "__setitem__", key, value) is None:
+        tensor.plugin.set_item(tx, tensor, item_key(tx, key), as_operand(tx, value))
 
 
 @do.iterate.rule(TensorValue)
-def iterate(tx: Tracer, x: TensorValue) -> Value:
+def iterate(tx: Tracer, tensor: TensorValue) -> Value:
     """Iterate over the first dimension."""
-    _check_usual(x, "__iter__")
-    patch = patched_operator(tx, x, "__iter__", ())
+    _check_usual(tensor, "__iter__")
+    patch = patched_operator(tx, tensor, "__iter__", ())
     if patch is not None:
         return do.iterate(tx, patch)
-    if not x.fake.shape:
+    if not tensor.fake.shape:
         tx.raising.error(TypeError, "iteration over a 0-d tensor")
-    rows = _asked(tx, x, "unbind", Const(0))
+    rows = _asked(tx, tensor, "unbind", Const(0))
     if rows is None:
-        rows = x.plugin.record(tx, "call_method", "unbind", [x, Const(0)], {})
+        rows = tensor.plugin.record(tx, "call_method", "unbind", [tensor, Const(0)], {})
         assert isinstance(rows, Tuple)
     return iteration.iterator_over(tx, rows)
 
 
 @do.binary.rule(TensorValue)
-def binary(tx: Tracer, x: TensorValue, op: str, other: Value, swapped: bool) -> Value | None:
+def binary(tx: Tracer, tensor: TensorValue, op: str, other: Value, swapped: bool) -> Value | None:
     """Record a binary operator."""
     other = as_operand(tx, other)
     if not _operand(other) and not isinstance(other, Object):
         return None
-    asked = _asked(tx, x, f"__{'r' if swapped else ''}{BINARY[op][1]}__", other)
+    asked = _asked(tx, tensor, f"__{'r' if swapped else ''}{BINARY[op][1]}__", other)
     if asked is not None or not _operand(other):
         return None if _declines(asked) else asked
     function = _OPERATORS[op][0]
-    return x.plugin.record(tx, "call_function", function, [other, x] if swapped else [x, other], {})
+    return tensor.plugin.record(tx, "call_function", function, [other, tensor] if swapped else [tensor, other], {})
 
 
 @do.in_place.rule(TensorValue)
-def in_place(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
+def in_place(tx: Tracer, tensor: TensorValue, op: str, other: Value) -> Value | None:
     """Record an in-place operator."""
     other = as_operand(tx, other)
     if not _operand(other) or op in ("@",):
         return None
-    asked = _asked(tx, x, f"__i{BINARY[op][1]}__", other)
+    asked = _asked(tx, tensor, f"__i{BINARY[op][1]}__", other)
     if asked is not None:
         return None if _declines(asked) else asked
-    return x.plugin.record(tx, "call_function", _OPERATORS[op][1], [x, other], {})
+    return tensor.plugin.record(tx, "call_function", _OPERATORS[op][1], [tensor, other], {})
 
 
 @do.compare.rule(TensorValue)
-def compare(tx: Tracer, x: TensorValue, op: str, other: Value) -> Value | None:
+def compare(tx: Tracer, tensor: TensorValue, op: str, other: Value) -> Value | None:
     """Record a comparison."""
     other = as_operand(tx, other)
     if is_none(other) and op in ("==", "!="):
-        _check_usual(x, COMPARE[op][1])
+        _check_usual(tensor, COMPARE[op][1])
         return Const(op == "!=")
-    asked = _asked(tx, x, COMPARE[op][1], other)
+    asked = _asked(tx, tensor, COMPARE[op][1], other)
     if asked is not None:
         return None if _declines(asked) else asked
     if not _operand(other):
         return None
-    return x.plugin.record(tx, "call_function", COMPARISONS[op], [x, other], {})
+    return tensor.plugin.record(tx, "call_function", COMPARISONS[op], [tensor, other], {})
 
 
 @do.unary.rule(TensorValue)
-def unary(tx: Tracer, x: TensorValue, op: str) -> Value:
+def unary(tx: Tracer, tensor: TensorValue, op: str) -> Value:
     """Record a unary operator."""
-    asked = _asked(tx, x, _UNARY_METHODS[op]) if op in _UNARY_METHODS else None
+    asked = _asked(tx, tensor, _UNARY_METHODS[op]) if op in _UNARY_METHODS else None
     if asked is not None:
         return asked
-    return x.plugin.record(tx, "call_function", UNARY[op], [x], {})
+    return tensor.plugin.record(tx, "call_function", UNARY[op], [tensor], {})
 
 
 @codegen.emit_effects.rule(TensorValue)
-def emit_effects(out: Builder, x: TensorValue) -> None:
+def emit_effects(out: Builder, tensor: TensorValue) -> None:
     """Set the attributes that were written on an input, and give it its new data."""
-    if x.moved is not None:
-        out.load(x)
-        out.store_attribute("data", x.moved)
-    given = x.plugin.leaves.given.get(x)
-    if given is not None and given.graded != x.fake.requires_grad:
-        out.load(x)
-        out.store_attribute("requires_grad", boolean(x.fake.requires_grad))
-    for name, value in x.written.items():
+    if tensor.moved is not None:
+        out.load(tensor)
+        out.store_attribute("data", tensor.moved)
+    given = tensor.plugin.leaves.given.get(tensor)
+    if given is not None and given.graded != tensor.fake.requires_grad:
+        out.load(tensor)
+        out.store_attribute("requires_grad", boolean(tensor.fake.requires_grad))
+    for name, value in tensor.written.items():
         if value is not None:
-            out.load(x)
+            out.load(tensor)
             out.store_attribute(name, value)
 
 

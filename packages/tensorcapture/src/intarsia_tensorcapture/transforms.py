@@ -110,31 +110,31 @@ class Pullback(Value):
 
 @do.truth.rule(Transformed)
 @do.truth.rule(Pullback)
-def truth(tx: Tracer, x: Transformed | Pullback) -> bool:
+def truth(tx: Tracer, function: Transformed | Pullback) -> bool:
     """Functions are true."""
     return True
 
 
 @do.call.rule(Transformed)
-def call(tx: Tracer, x: Transformed, args: Sequence[Value], keywords: Keywords) -> Value:
+def call(tx: Tracer, function: Transformed, args: Sequence[Value], keywords: Keywords) -> Value:
     """Apply the transform."""
-    return _apply(tx, x.name, x.options, args, keywords)
+    return _apply(tx, function.name, function.options, args, keywords)
 
 
 @codegen.reconstruct.rule(Transformed)
-def reconstruct(out: Builder, x: Transformed) -> None:
+def reconstruct(out: Builder, function: Transformed) -> None:
     """Transform the function."""
-    rest = {name: value for name, value in x.options.items() if name != "func"}
-    maker = over_points if x.name == over_points.__name__ else getattr(torch.func, x.name)
-    out.call_with_keywords(maker, [x.options["func"]], rest)
+    rest = {name: value for name, value in function.options.items() if name != "func"}
+    maker = over_points if function.name == over_points.__name__ else getattr(torch.func, function.name)
+    out.call_with_keywords(maker, [function.options["func"]], rest)
 
 
 @do.call.rule(Pullback)
-def call_pullback(tx: Tracer, x: Pullback, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_pullback(tx: Tracer, function: Pullback, args: Sequence[Value], keywords: Keywords) -> Value:
     """Go back: the whole of `vjp`, as a node."""
     if keywords or len(args) != 1:
         raise Break("tracer.call", "the function that vjp gives is called with options")
-    return x.call.pulled_back(x.real, args)
+    return function.call.pulled_back(function.real, args)
 
 
 def call_wrapper(tx: Tracer, function: Function, args: Sequence[Value], keywords: Keywords) -> Value | None:

@@ -145,8 +145,8 @@ def _evaluated(
     return result
 
 
-def _memory(x: TensorValue) -> int:
-    address: int = x.fake.untyped_storage()._cdata
+def _memory(tensor: TensorValue) -> int:
+    address: int = tensor.fake.untyped_storage()._cdata
     return address
 
 

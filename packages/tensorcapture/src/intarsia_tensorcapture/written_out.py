@@ -51,10 +51,10 @@ def written_out(tx: Tracer, kind: str, target: Any, args: Sequence[Value], keywo
     return do.call(tx, tx.live.wrap(meaning, None), args, keywords)
 
 
-def _is_plain(x: TensorValue, first: TensorValue) -> bool:
+def _is_plain(tensor: TensorValue, first: TensorValue) -> bool:
     """Tell whether eager takes a tensor beside another one, as far as kinds and places tell."""
-    fake = x.fake
-    return x.type() is torch.Tensor and fake.layout is torch.strided and fake.device == first.fake.device
+    fake = tensor.fake
+    return tensor.type() is torch.Tensor and fake.layout is torch.strided and fake.device == first.fake.device
 
 
 def _goes_with(name: str, value: Value) -> bool:

@@ -28,91 +28,99 @@ _STATEFUL = frozenset({"finditer", "scanner"})
 
 
 @do.hash_key.rule(Const)
-def hash_key(tx: Tracer, x: Const) -> Hashable:
+def hash_key(tx: Tracer, constant: Const) -> Hashable:
     """Return the object itself."""
-    if x.is_nan():
+    if constant.is_nan():
         raise Break("tracer.hashing", "a NaN is a key, which only its own object finds")
-    key: Hashable = x.value
+    key: Hashable = constant.value
     folding.real(tx, hash, key)
     return key
 
 
 @do.get_attribute.rule(Const)
-def get_attribute(tx: Tracer, x: Const, name: str) -> Value:
+def get_attribute(tx: Tracer, constant: Const, name: str) -> Value:
     """Read an attribute; methods are called by name."""
-    found = folding.real(tx, getattr, x.value, name)
+    found = folding.real(tx, getattr, constant.value, name)
     if name == "__class__" or not callable(found):
         return tx.live.from_python(found)
-    return BoundBuiltin(x, name)
+    return BoundBuiltin(constant, name)
 
 
 @do.call_method.rule(Const)
-def call_method(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, constant: Const, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Run a method of the atom."""
-    found = tx.extension.call_atom_method(tx, x.value, name)
+    found = tx.extension.call_atom_method(tx, constant.value, name)
     if found is not None:
         return found
-    if name in _STATEFUL and isinstance(x.value, re.Pattern):
+    if name in _STATEFUL and isinstance(constant.value, re.Pattern):
         raise Break("tracer.iterator", f"{name} of a pattern makes an iterator")
     if name == "join" and len(args) == 1 and not keywords:
         if not any(tx.classes.find(args[0].type(), each) for each in ("__iter__", "__getitem__")):
             tx.raising.error(TypeError, "can only join an iterable")
         args = [iteration.list_of(tx, args[0])]
-    open_text = _open_text(tx, x, name, args, keywords)
+    open_text = _open_text(tx, constant, name, args, keywords)
     if open_text is not None:
         return open_text
     try:
         real_args = [a.as_python() for a in args]
         real_keywords = {k: v.as_python() for k, v in keywords.items()}
     except NotConstantError as unknown:
-        return _with_unknown(tx, x, name, args, keywords, str(unknown))
-    return tx.live.from_python(folding.real(tx, getattr(x.value, name), *real_args, **real_keywords))
+        return _with_unknown(tx, constant, name, args, keywords, str(unknown))
+    return tx.live.from_python(folding.real(tx, getattr(constant.value, name), *real_args, **real_keywords))
 
 
-def _open_text(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywords: Keywords) -> Value | None:
+def _open_text(tx: Tracer, constant: Const, name: str, args: Sequence[Value], keywords: Keywords) -> Value | None:
     """Call `str.format` or `str.join` with open numbers or texts; None where there are none, or it may fail."""
-    if name == "format" and isinstance(x.value, str):
-        return texts.formatted(tx.guards, x, args, keywords)
-    if name == "join" and not keywords and isinstance(x.value, str) and len(args) == 1 and isinstance(args[0], List):
-        return texts.separated(tx.guards, x, args[0].items)
+    if name == "format" and isinstance(constant.value, str):
+        return texts.formatted(tx.guards, constant, args, keywords)
+    if (
+        name == "join"
+        and not keywords
+        and isinstance(constant.value, str)
+        and len(args) == 1
+        and isinstance(args[0], List)
+    ):
+        return texts.separated(tx.guards, constant, args[0].items)
     return None
 
 
-def _with_unknown(tx: Tracer, x: Const, name: str, args: Sequence[Value], keywords: Keywords, unknown: str) -> Value:
+def _with_unknown(
+    tx: Tracer, constant: Const, name: str, args: Sequence[Value], keywords: Keywords, unknown: str
+) -> Value:
     """Call a method with an operand that isn't an atom."""
-    if isinstance(x.value, str) and name == "format":
-        return formatting.format_string(tx, x.value, args, keywords)
-    raise Break("tracer.call", f"{type(x.value).__name__}.{name} is called with {unknown}")
+    if isinstance(constant.value, str) and name == "format":
+        return formatting.format_string(tx, constant.value, args, keywords)
+    raise Break("tracer.call", f"{type(constant.value).__name__}.{name} is called with {unknown}")
 
 
 @do.branch.rule(Const)
-def branch(tx: Tracer, x: Const, expected: Callable[[], bool | None]) -> bool:
+def branch(tx: Tracer, constant: Const, expected: Callable[[], bool | None]) -> bool:
     """Test the atom: both ways are known."""
-    return do.truth(tx, x)
+    return do.truth(tx, constant)
 
 
 @do.as_bool.rule(Const)
-def as_bool(tx: Tracer, x: Const) -> Value:
+def as_bool(tx: Tracer, constant: Const) -> Value:
     """Return the truth of the atom: nothing stays open."""
-    return boolean(do.truth(tx, x))
+    return boolean(do.truth(tx, constant))
 
 
 @do.truth.rule(Const)
-def truth(tx: Tracer, x: Const) -> bool:
+def truth(tx: Tracer, constant: Const) -> bool:
     """Return the truth of the atom."""
-    return bool(x.value)
+    return bool(constant.value)
 
 
 @do.length.rule(Const)
-def length(tx: Tracer, x: Const) -> int:
+def length(tx: Tracer, constant: Const) -> int:
     """Return the length of a string or range."""
-    return int(folding.real(tx, len, x.value))
+    return int(folding.real(tx, len, constant.value))
 
 
 @do.get_item.rule(Const)
-def get_item(tx: Tracer, x: Const, key: Value) -> Value:
+def get_item(tx: Tracer, constant: Const, key: Value) -> Value:
     """Index a string, bytes or range."""
-    value = x.value
+    value = constant.value
     if not isinstance(value, _SIZED):
         folding.real(tx, lambda: value[0])
     at = operators.index(tx, key)
@@ -120,31 +128,31 @@ def get_item(tx: Tracer, x: Const, key: Value) -> Value:
 
 
 @do.contains.rule(Const)
-def contains(tx: Tracer, x: Const, item: Value) -> bool:
+def contains(tx: Tracer, constant: Const, item: Value) -> bool:
     """Model `in` on a string or range."""
-    value = x.value
+    value = constant.value
     try:
         wanted = item.as_python()
     except NotConstantError:
-        return do.contains.default(tx, x, item)
+        return do.contains.default(tx, constant, item)
     return bool(folding.real(tx, lambda: wanted in value))
 
 
 @do.iterate.rule(Const)
-def iterate(tx: Tracer, x: Const) -> Value:
+def iterate(tx: Tracer, constant: Const) -> Value:
     """Iterate over the characters of a string, the bytes of bytes, or a range."""
-    if not isinstance(x.value, _SIZED):
-        folding.real(tx, iter, x.value)
-    return iteration.iterator_over(tx, x)
+    if not isinstance(constant.value, _SIZED):
+        folding.real(tx, iter, constant.value)
+    return iteration.iterator_over(tx, constant)
 
 
 @do.unary.rule(Const)
-def unary(tx: Tracer, x: Const, op: str) -> Value:
+def unary(tx: Tracer, constant: Const, op: str) -> Value:
     """Apply a unary operator."""
-    return tx.live.from_python(folding.real(tx, UNARY[op], x.value))
+    return tx.live.from_python(folding.real(tx, UNARY[op], constant.value))
 
 
 @codegen.reconstruct.rule(Const)
-def reconstruct(out: Builder, x: Const) -> None:
+def reconstruct(out: Builder, constant: Const) -> None:
     """Push the object as a constant of the code."""
-    out.constant(x.value)
+    out.constant(constant.value)

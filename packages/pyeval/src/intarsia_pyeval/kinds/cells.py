@@ -18,40 +18,40 @@ __all__: list[str] = []
 
 
 @do.get_attribute.rule(Cell)
-def get_attribute(tx: Tracer, x: Cell, name: str) -> Value:
+def get_attribute(tx: Tracer, cell: Cell, name: str) -> Value:
     """Read `cell_contents`."""
-    if name == "cell_contents" and (x.content is not None or not x.known):
-        return cell_store.content_of(tx, x, name, free=True)
-    return do.get_attribute.default(tx, x, name)
+    if name == "cell_contents" and (cell.content is not None or not cell.known):
+        return cell_store.content_of(tx, cell, name, free=True)
+    return do.get_attribute.default(tx, cell, name)
 
 
 @codegen.reconstruct.rule(Cell)
-def reconstruct(out: Builder, x: Cell) -> None:
+def reconstruct(out: Builder, cell: Cell) -> None:
     """Push the cell: of the frame, of another function, or a new one."""
-    if x.frame_name is not None:
-        out.closure_cell(x.frame_name)
-    elif x.owner is not None:
-        out.load_source(x.owner)
+    if cell.frame_name is not None:
+        out.closure_cell(cell.frame_name)
+    elif cell.owner is not None:
+        out.load_source(cell.owner)
     else:
         out.call(lambda: out.constant(CellType), [])
-        out.remember(x)
-        if x.content is not None and out.is_begun(x.content):
-            out.leave_open(x, x.content)
-        elif x.content is not None:
+        out.remember(cell)
+        if cell.content is not None and out.is_begun(cell.content):
+            out.leave_open(cell, cell.content)
+        elif cell.content is not None:
             out.emit("COPY", 1)
-            out.store_attribute("cell_contents", x.content)
+            out.store_attribute("cell_contents", cell.content)
 
 
 @codegen.emit_effects.rule(Cell)
-def emit_effects(out: Builder, x: Cell) -> None:
+def emit_effects(out: Builder, cell: Cell) -> None:
     """Store the content in an existing cell."""
-    if x.frame_name is not None:
-        out.store_cell(x.frame_name, x.content)
+    if cell.frame_name is not None:
+        out.store_cell(cell.frame_name, cell.content)
         return
-    if x.real is None:
+    if cell.real is None:
         return  # made while tracing: built in its last state
-    out.load(x)
-    if x.content is None:
+    out.load(cell)
+    if cell.content is None:
         out.emit("DELETE_ATTR", "cell_contents")
     else:
-        out.store_attribute("cell_contents", x.content)
+        out.store_attribute("cell_contents", cell.content)

@@ -60,14 +60,14 @@ _CLASS: Any = type(functools.cmp_to_key(lambda a, b: 0))
 
 
 @do.call.rule(KeyMaker)
-def call(tx: Tracer, x: KeyMaker, args: Sequence[Value], keywords: Keywords) -> Value:
+def call(tx: Tracer, maker: KeyMaker, args: Sequence[Value], keywords: Keywords) -> Value:
     """Wrap an object."""
-    return Key(x.function, arity("K", args, keywords, 1)[0])
+    return Key(maker.function, arity("K", args, keywords, 1)[0])
 
 
 @do.compare.rule(Key)
-def compare(tx: Tracer, x: Key, op: str, other: Value) -> Value | None:
+def compare(tx: Tracer, key: Key, op: str, other: Value) -> Value | None:
     """Compare what the function says with zero."""
     if not isinstance(other, Key):
         return None
-    return operators.compare(tx, op, do.call(tx, x.function, [x.wrapped, other.wrapped], {}), Const(0))
+    return operators.compare(tx, op, do.call(tx, key.function, [key.wrapped, other.wrapped], {}), Const(0))

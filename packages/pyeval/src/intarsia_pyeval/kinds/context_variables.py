@@ -80,20 +80,20 @@ def _reset(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 
 @do.get_attribute.rule(Token)
-def get_attribute(tx: Tracer, x: Token, name: str) -> Value:
+def get_attribute(tx: Tracer, token: Token, name: str) -> Value:
     """Read the variable, or what it was set to by the program itself."""
     if name == "var":
-        return x.variable.place
-    if name == "old_value" and x.before is not None:
-        return x.before
-    return do.get_attribute.default(tx, x, name)
+        return token.variable.place
+    if name == "old_value" and token.before is not None:
+        return token.before
+    return do.get_attribute.default(tx, token, name)
 
 
 @codegen.emit_effects.rule(Variable)
-def emit_effects(out: Builder, x: Variable) -> None:
+def emit_effects(out: Builder, variable: Variable) -> None:
     """Set the variable, unless it is as it was."""
-    if x.content is not None:
-        out.call_method_of(x.place, "set", [partial(out.load, x.content)])
+    if variable.content is not None:
+        out.call_method_of(variable.place, "set", [partial(out.load, variable.content)])
 
 
 #: How each is called.

@@ -22,95 +22,95 @@ if TYPE_CHECKING:
 __all__ = ["elements"]
 
 
-def elements(tx: Tracer, x: DictView) -> list[Value]:
+def elements(tx: Tracer, view: DictView) -> list[Value]:
     """Return what iteration gives now."""
-    entries = dict_store.entries(tx, x.base).values()
-    if x.what == "items":
+    entries = dict_store.entries(tx, view.base).values()
+    if view.what == "items":
         return [Tuple(entry) for entry in entries]
-    return [entry[0 if x.what == "keys" else 1] for entry in entries]
+    return [entry[0 if view.what == "keys" else 1] for entry in entries]
 
 
 @do.length.rule(DictView)
-def length(tx: Tracer, x: DictView) -> int:
+def length(tx: Tracer, view: DictView) -> int:
     """Return the length of the dict."""
-    return do.length(tx, x.base)
+    return do.length(tx, view.base)
 
 
 @do.truth.rule(DictView)
-def truth(tx: Tracer, x: DictView) -> bool:
+def truth(tx: Tracer, view: DictView) -> bool:
     """Tell whether the dict has entries."""
-    return do.truth(tx, x.base)
+    return do.truth(tx, view.base)
 
 
 @do.iterate.rule(DictView)
-def iterate(tx: Tracer, x: DictView) -> Value:
+def iterate(tx: Tracer, view: DictView) -> Value:
     """Iterate."""
-    return iteration.iterator_over(tx, x)
+    return iteration.iterator_over(tx, view)
 
 
 @do.contains.rule(DictView)
-def contains(tx: Tracer, x: DictView, item: Value) -> bool:
+def contains(tx: Tracer, view: DictView, item: Value) -> bool:
     """Look up a key, or compare with the elements."""
-    if x.what == "keys":
-        return do.contains(tx, x.base, item)
-    return any(operators.same_or_equal(tx, element, item) for element in elements(tx, x))
+    if view.what == "keys":
+        return do.contains(tx, view.base, item)
+    return any(operators.same_or_equal(tx, element, item) for element in elements(tx, view))
 
 
 @do.get_attribute.rule(DictView)
-def get_attribute(tx: Tracer, x: DictView, name: str) -> Value:
+def get_attribute(tx: Tracer, view: DictView, name: str) -> Value:
     """Return a method."""
-    if not defines(x.type(), name):
-        tx.raising.error(AttributeError, f"{x.type().__name__!r} object has no attribute {name!r}")
-    return BoundBuiltin(x, name)
+    if not defines(view.type(), name):
+        tx.raising.error(AttributeError, f"{view.type().__name__!r} object has no attribute {name!r}")
+    return BoundBuiltin(view, name)
 
 
 @do.call_method.rule(DictView)
-def call_method(tx: Tracer, x: DictView, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, view: DictView, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method of a view."""
-    return methods.call(tx, _VIEWS[x.what], x, name, args, keywords)
+    return methods.call(tx, _VIEWS[view.what], view, name, args, keywords)
 
 
 @do.binary.rule(DictView)
-def binary(tx: Tracer, x: DictView, op: str, other: Value, swapped: bool) -> Value | None:
+def binary(tx: Tracer, view: DictView, op: str, other: Value, swapped: bool) -> Value | None:
     """Model the set operators of keys."""
-    if x.what == "values" or op not in ("&", "|", "-", "^"):
+    if view.what == "values" or op not in ("&", "|", "-", "^"):
         return None
     if isinstance(other, DictView) and other.what != "values":
         other = _as_set(tx, other)
     # a frozen set in front leaves it to the view, which makes a set
     as_it_is = isinstance(other, SetValue) and (other.cls is set or not swapped)
     operand = other if as_it_is else sets.made(tx, set, other)
-    return do.binary(tx, _as_set(tx, x), op, operand, swapped)
+    return do.binary(tx, _as_set(tx, view), op, operand, swapped)
 
 
 @do.compare.rule(DictView)
-def compare(tx: Tracer, x: DictView, op: str, other: Value) -> Value | None:
+def compare(tx: Tracer, view: DictView, op: str, other: Value) -> Value | None:
     """Compare keys or items as a set."""
-    if x.what == "values":
+    if view.what == "values":
         return None
     if isinstance(other, DictView) and other.what != "values":
         other = _as_set(tx, other)
-    return do.compare(tx, _as_set(tx, x), op, other) if isinstance(other, SetValue) else None
+    return do.compare(tx, _as_set(tx, view), op, other) if isinstance(other, SetValue) else None
 
 
-def _as_set(tx: Tracer, x: DictView) -> SetValue:
+def _as_set(tx: Tracer, view: DictView) -> SetValue:
     """Return the keys or items as a set."""
-    return sets.made(tx, set, x.base) if x.what == "keys" else set_store.of(tx, elements(tx, x))
+    return sets.made(tx, set, view.base) if view.what == "keys" else set_store.of(tx, elements(tx, view))
 
 
 @codegen.reconstruct.rule(DictView)
-def reconstruct(out: Builder, x: DictView) -> None:
+def reconstruct(out: Builder, view: DictView) -> None:
     """Ask the dict for the view, past what a subclass overrides."""
-    if x.base.is_plain():
-        out.load(x.base)
-        out.call_method(x.what, [])
+    if view.base.is_plain():
+        out.load(view.base)
+        out.call_method(view.what, [])
         return
-    method = getattr(x.base.cls, x.what)
-    out.call(lambda: out.emit("LOAD_CONST", method), [lambda: out.load(x.base)])
+    method = getattr(view.base.cls, view.what)
+    out.call(lambda: out.emit("LOAD_CONST", method), [lambda: out.load(view.base)])
 
 
-def _is_disjoint(tx: Tracer, x: DictView, args: list[Value], keywords: Keywords) -> Value:
-    return do.call_method(tx, _as_set(tx, x), "isdisjoint", args, keywords)
+def _is_disjoint(tx: Tracer, view: DictView, args: list[Value], keywords: Keywords) -> Value:
+    return do.call_method(tx, _as_set(tx, view), "isdisjoint", args, keywords)
 
 
 _VIEWS: dict[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}

@@ -44,36 +44,36 @@ class FrameValue(Value):
 
 
 @do.truth.rule(FrameValue)
-def truth(tx: Tracer, x: FrameValue) -> bool:
+def truth(tx: Tracer, frame: FrameValue) -> bool:
     """Frames are true."""
     return True
 
 
 @do.get_attribute.rule(FrameValue)
-def get_attribute(tx: Tracer, x: FrameValue, name: str) -> Value:
+def get_attribute(tx: Tracer, frame: FrameValue, name: str) -> Value:
     """Read the code, the line, the globals or the caller.
 
     Raises:
         Break: Something else is read, or the caller isn't evaluated.
     """
     if name == "f_code":
-        return tx.live.wrap(x.frame.code, None)
-    if x.frame not in tx.frames.stack:
+        return tx.live.wrap(frame.frame.code, None)
+    if frame.frame not in tx.frames.stack:
         raise Break("tracer.frame", f"{name!r} of a frame that has ended is read")
     if name == "f_lineno":
-        return Const(x.frame.at.line)
+        return Const(frame.frame.at.line)
     if name == "f_globals":
-        found: Value = x.frame.globals
+        found: Value = frame.frame.globals
         return found
     if name == "f_back":
-        return _frame(tx, len(tx.frames.stack) - tx.frames.stack.index(x.frame))
+        return _frame(tx, len(tx.frames.stack) - tx.frames.stack.index(frame.frame))
     raise Break("tracer.frame", f"{name!r} of a frame is read")
 
 
 @codegen.reconstruct.rule(FrameValue)
-def reconstruct(out: Builder, x: FrameValue) -> None:
+def reconstruct(out: Builder, frame: FrameValue) -> None:
     """The frames of inlined calls don't exist."""
-    raise Unreconstructable("a frame is kept", x.birth)
+    raise Unreconstructable("a frame is kept", frame.birth)
 
 
 def _frame(tx: Tracer, depth: int) -> FrameValue:

@@ -26,45 +26,45 @@ _AFTER_YIELD_FROM = 2  # argument of the RESUME behind it
 
 
 @do.advance.rule(Generator)
-def advance(tx: Tracer, x: Generator) -> Value | None:
+def advance(tx: Tracer, generator: Generator) -> Value | None:
     """Run to the next yield."""
     tx.effects.advanced()
     try:
-        return send(tx, x, NONE)
+        return send(tx, generator, NONE)
     except Raised as raised:
-        if raised.is_a(StopIteration) and x.finished:
+        if raised.is_a(StopIteration) and generator.finished:
             return None
         raise
 
 
-def send(tx: Tracer, x: Generator, value: Value) -> Value:
+def send(tx: Tracer, generator: Generator, value: Value) -> Value:
     """Model `send`: returns what is yielded, raises StopIteration with the result at the end."""
-    if x.finished and isinstance(x, Coroutine):
+    if generator.finished and isinstance(generator, Coroutine):
         tx.raising.error(RuntimeError, "cannot reuse already awaited coroutine")
-    if x.finished:
+    if generator.finished:
         tx.raising.throw(StopIteration, [])
-    x.frame.stack.append(value)
-    x.started = True
-    return _run(tx, x, None)
+    generator.frame.stack.append(value)
+    generator.started = True
+    return _run(tx, generator, None)
 
 
-def throw(tx: Tracer, x: Generator, exception: Value) -> Value:
+def throw(tx: Tracer, generator: Generator, exception: Value) -> Value:
     """Model `throw` with an exception instance."""
-    if x.finished or not x.started:
-        x.finished = True
+    if generator.finished or not generator.started:
+        generator.finished = True
         raise Raised(exception)
-    return _run(tx, x, exception)
+    return _run(tx, generator, exception)
 
 
-def close(tx: Tracer, x: Generator) -> Value:
+def close(tx: Tracer, generator: Generator) -> Value:
     """Model `close`."""
-    if x.finished or not x.started:
-        x.finished = True
+    if generator.finished or not generator.started:
+        generator.finished = True
         return NONE
     try:
         closing = tx.raising.new(GeneratorExit, [])
         tx.raising.set_context(closing)
-        _run(tx, x, closing)
+        _run(tx, generator, closing)
     except Raised as raised:
         if raised.is_a((GeneratorExit, StopIteration)):
             return NONE
@@ -72,47 +72,47 @@ def close(tx: Tracer, x: Generator) -> Value:
     raise Break("tracer.exception", "a generator ignored GeneratorExit")
 
 
-def _run(tx: Tracer, x: Generator, exception: Value | None) -> Value:
+def _run(tx: Tracer, generator: Generator, exception: Value | None) -> Value:
     """Run the frame until it yields, returns or raises."""
     tx.effects.advanced()
-    if x.running:
+    if generator.running:
         tx.raising.error(ValueError, "generator already executing")
     if exception is not None:
-        _throw_into_inner(tx, x, exception)
-    x.running = True
+        _throw_into_inner(tx, generator, exception)
+    generator.running = True
     try:
-        yielded, value = _resume(tx, x, exception)
+        yielded, value = _resume(tx, generator, exception)
     except Raised as raised:
-        x.finished = True
+        generator.finished = True
         if raised.is_a(StopIteration):
             raise Break("tracer.exception", "a generator raised StopIteration") from raised
         raise
     finally:
-        x.running = False
+        generator.running = False
     if yielded:
-        tx.frames.open_generators |= x.is_open()
+        tx.frames.open_generators |= generator.is_open()
         return value
-    x.finished = True
+    generator.finished = True
     tx.raising.throw(StopIteration, [] if isinstance(value, Const) and value.value is None else [value])
 
 
-def _resume(tx: Tracer, x: Generator, exception: Value | None) -> tuple[bool, Value]:
+def _resume(tx: Tracer, generator: Generator, exception: Value | None) -> tuple[bool, Value]:
     """Run the frame on; tell whether it yielded, and what. It goes on handling what it handled."""
-    before = tx.raising.enter(x.handling)
+    before = tx.raising.enter(generator.handling)
     try:
-        if x.handling is not None and exception is not None:
+        if generator.handling is not None and exception is not None:
             tx.raising.set_context(exception)  # it is raised where the generator stopped
-        return tx.frames.resume(x.frame, exception)
+        return tx.frames.resume(generator.frame, exception)
     finally:
-        x.handling = tx.raising.leave(before)
+        generator.handling = tx.raising.leave(before)
 
 
-def _throw_into_inner(tx: Tracer, x: Generator, exception: Value) -> None:
+def _throw_into_inner(tx: Tracer, generator: Generator, exception: Value) -> None:
     """An exception reaches what `yield from` delegates to first: only closing is modelled."""
-    following = x.frame.decoded.instructions[x.frame.pc]
+    following = generator.frame.decoded.instructions[generator.frame.pc]
     if following.op != "RESUME" or following.arg & 3 != _AFTER_YIELD_FROM:
         return
-    inner = x.frame.stack[-1]
+    inner = generator.frame.stack[-1]
     if issubclass(exception.type(), GeneratorExit) and isinstance(inner, Iterator):
         if isinstance(inner, Generator):
             close(tx, inner)
@@ -121,42 +121,44 @@ def _throw_into_inner(tx: Tracer, x: Generator, exception: Value) -> None:
 
 
 @do.call_method.rule(Generator)
-def call_method(tx: Tracer, x: Generator, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, generator: Generator, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method of a generator; one that stands for another iterator has some of them."""
-    return methods.call(tx, types.GeneratorType, x, name, args, keywords)
+    return methods.call(tx, types.GeneratorType, generator, name, args, keywords)
 
 
-def _send(tx: Tracer, x: Generator, args: list[Value], keywords: Keywords) -> Value:
+def _send(tx: Tracer, generator: Generator, args: list[Value], keywords: Keywords) -> Value:
     (value,) = arity("send", args, keywords, 1)
-    return send(tx, x, value)
+    return send(tx, generator, value)
 
 
-def _throw(tx: Tracer, x: Generator, args: list[Value], keywords: Keywords) -> Value:
+def _throw(tx: Tracer, generator: Generator, args: list[Value], keywords: Keywords) -> Value:
     first, *rest = arity("throw", args, keywords, 1, 3)
-    return throw(tx, x, exception_to_raise(tx, rest[0] if rest else first, first))
+    return throw(tx, generator, exception_to_raise(tx, rest[0] if rest else first, first))
 
 
-def _close(tx: Tracer, x: Generator, args: list[Value], keywords: Keywords) -> Value:
+def _close(tx: Tracer, generator: Generator, args: list[Value], keywords: Keywords) -> Value:
     arity("close", args, keywords, 0)
-    return close(tx, x)
+    return close(tx, generator)
 
 
 @do.iterate.rule(Coroutine)
-def iterate_coroutine(tx: Tracer, x: Coroutine) -> Value:
+def iterate_coroutine(tx: Tracer, coroutine: Coroutine) -> Value:
     """Refuse, as CPython does."""
     tx.raising.error(TypeError, "'coroutine' object is not iterable")
 
 
 @do.advance.rule(Coroutine)
-def advance_coroutine(tx: Tracer, x: Coroutine) -> Value | None:
+def advance_coroutine(tx: Tracer, coroutine: Coroutine) -> Value | None:
     """Refuse, as CPython does."""
     tx.raising.error(TypeError, "'coroutine' object is not an iterator")
 
 
 @do.call_method.rule(Coroutine)
-def call_method_of_coroutine(tx: Tracer, x: Coroutine, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method_of_coroutine(
+    tx: Tracer, coroutine: Coroutine, name: str, args: Sequence[Value], keywords: Keywords
+) -> Value:
     """Call a method of a coroutine."""
-    return methods.call(tx, types.CoroutineType, x, name, args, keywords)
+    return methods.call(tx, types.CoroutineType, coroutine, name, args, keywords)
 
 
 METHODS: dict[str, methods.Rule] = {"close": _close, "send": _send, "throw": _throw, **iterators.METHODS}

@@ -20,89 +20,89 @@ __all__: list[str] = []
 
 
 @do.get_item.rule(InstanceDict)
-def get_item(tx: Tracer, x: InstanceDict, key: Value) -> Value:
+def get_item(tx: Tracer, namespace: InstanceDict, key: Value) -> Value:
     """Read an attribute."""
-    found = instance_dict_store.read(tx, x, key)
+    found = instance_dict_store.read(tx, namespace, key)
     if found is None:
         tx.raising.throw(KeyError, [key])
     return found
 
 
 @do.set_item.rule(InstanceDict)
-def set_item(tx: Tracer, x: InstanceDict, key: Value, value: Value) -> None:
+def set_item(tx: Tracer, namespace: InstanceDict, key: Value, value: Value) -> None:
     """Set an attribute."""
-    instance_dict_store.write(tx, x, key, value)
+    instance_dict_store.write(tx, namespace, key, value)
 
 
 @do.delete_item.rule(InstanceDict)
-def delete_item(tx: Tracer, x: InstanceDict, key: Value) -> None:
+def delete_item(tx: Tracer, namespace: InstanceDict, key: Value) -> None:
     """Delete an attribute."""
-    do.get_item(tx, x, key)
-    instance_dict_store.write(tx, x, key, None)
+    do.get_item(tx, namespace, key)
+    instance_dict_store.write(tx, namespace, key, None)
 
 
 @do.contains.rule(InstanceDict)
-def contains(tx: Tracer, x: InstanceDict, item: Value) -> bool:
+def contains(tx: Tracer, namespace: InstanceDict, item: Value) -> bool:
     """Tell whether there is the attribute."""
-    return instance_dict_store.read(tx, x, item) is not None
+    return instance_dict_store.read(tx, namespace, item) is not None
 
 
 @do.truth.rule(InstanceDict)
-def truth(tx: Tracer, x: InstanceDict) -> bool:
+def truth(tx: Tracer, namespace: InstanceDict) -> bool:
     """Tell whether there are attributes."""
-    return do.truth(tx, instance_dict_store.whole(tx, x))
+    return do.truth(tx, instance_dict_store.whole(tx, namespace))
 
 
 @do.length.rule(InstanceDict)
-def length(tx: Tracer, x: InstanceDict) -> int:
+def length(tx: Tracer, namespace: InstanceDict) -> int:
     """Return the number of attributes."""
-    return do.length(tx, instance_dict_store.whole(tx, x))
+    return do.length(tx, instance_dict_store.whole(tx, namespace))
 
 
 @do.iterate.rule(InstanceDict)
-def iterate(tx: Tracer, x: InstanceDict) -> Value:
+def iterate(tx: Tracer, namespace: InstanceDict) -> Value:
     """Iterate over the names."""
-    return do.iterate(tx, instance_dict_store.whole(tx, x))
+    return do.iterate(tx, instance_dict_store.whole(tx, namespace))
 
 
 @do.get_attribute.rule(InstanceDict)
-def get_attribute(tx: Tracer, x: InstanceDict, name: str) -> Value:
+def get_attribute(tx: Tracer, namespace: InstanceDict, name: str) -> Value:
     """Return a method."""
-    return BoundBuiltin(x, name)
+    return BoundBuiltin(namespace, name)
 
 
 @do.call_method.rule(InstanceDict)
-def call_method(tx: Tracer, x: InstanceDict, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, namespace: InstanceDict, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Read and write through the object; other methods see a copy."""
     if name in ("get", "pop") and args and not keywords:
-        found = instance_dict_store.read(tx, x, args[0])
+        found = instance_dict_store.read(tx, namespace, args[0])
         if found is None:
             missing = tx.live.from_python(None) if name == "get" else None
-            return args[1] if len(args) > 1 else missing or do.get_item(tx, x, args[0])
+            return args[1] if len(args) > 1 else missing or do.get_item(tx, namespace, args[0])
         if name == "pop":
-            instance_dict_store.write(tx, x, args[0], None)
+            instance_dict_store.write(tx, namespace, args[0], None)
         return found
     if name == "update":
         for _, key, value in (*(iteration.pairs(tx, args[0]) if args else ()), *iteration.keyword_pairs(keywords)):
-            instance_dict_store.write(tx, x, key, value)
+            instance_dict_store.write(tx, namespace, key, value)
         return tx.live.from_python(None)
     if name in ("items", "keys", "values", "copy"):
-        return do.call_method(tx, instance_dict_store.whole(tx, x), name, args, keywords)
-    return special.operator_method(tx, x, name, args, keywords)
+        return do.call_method(tx, instance_dict_store.whole(tx, namespace), name, args, keywords)
+    return special.operator_method(tx, namespace, name, args, keywords)
 
 
 @do.compare.rule(InstanceDict)
-def compare(tx: Tracer, x: InstanceDict, op: str, other: Value) -> Value | None:
+def compare(tx: Tracer, namespace: InstanceDict, op: str, other: Value) -> Value | None:
     """Compare as a dict."""
     return do.compare(
         tx,
-        instance_dict_store.whole(tx, x),
+        instance_dict_store.whole(tx, namespace),
         op,
         instance_dict_store.whole(tx, other) if isinstance(other, InstanceDict) else other,
     )
 
 
 @codegen.reconstruct.rule(InstanceDict)
-def reconstruct(out: Builder, x: InstanceDict) -> None:
+def reconstruct(out: Builder, namespace: InstanceDict) -> None:
     """Fetch it from the object."""
-    out.own_dict(x.owner)
+    out.own_dict(namespace.owner)

@@ -26,134 +26,141 @@ __all__ = ["METHODS", "take"]
 
 
 @do.get_item.rule(List)
-def get_item(tx: Tracer, x: List, key: Value) -> Value:
+def get_item(tx: Tracer, sequence: List, key: Value) -> Value:
     """Index or slice."""
-    found = open_lists.part(tx, x, key) if isinstance(key, Slice) else open_lists.item(tx, x, key)
+    found = open_lists.part(tx, sequence, key) if isinstance(key, Slice) else open_lists.item(tx, sequence, key)
     if found is not None:
         return found
     if isinstance(key, Slice):
-        return List(x.items[operators.index(tx, key)])
-    return x.at(sequences.index_of(tx, x, key, ""))
+        return List(sequence.items[operators.index(tx, key)])
+    return sequence.at(sequences.index_of(tx, sequence, key, ""))
 
 
 @do.truth.rule(List)
-def truth(tx: Tracer, x: List) -> bool:
+def truth(tx: Tracer, sequence: List) -> bool:
     """Tell whether there are items."""
-    n = open_lists.length(tx, x)
-    return bool(x.models) if n is None else do.truth(tx, n)
+    n = open_lists.length(tx, sequence)
+    return bool(sequence.models) if n is None else do.truth(tx, n)
 
 
 @do.get_attribute.rule(List)
-def get_attribute(tx: Tracer, x: List, name: str) -> Value:
+def get_attribute(tx: Tracer, sequence: List, name: str) -> Value:
     """Return a method."""
     if not defines(list, name):
         tx.raising.error(AttributeError, f"'list' object has no attribute {name!r}")
-    return tx.live.from_python(list) if name == "__class__" else BoundBuiltin(x, name)
+    return tx.live.from_python(list) if name == "__class__" else BoundBuiltin(sequence, name)
 
 
 @do.call_method.rule(List)
-def call_method(tx: Tracer, x: List, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, sequence: List, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method of list."""
-    return methods.call(tx, list, x, name, args, keywords)
+    return methods.call(tx, list, sequence, name, args, keywords)
 
 
 @operation
-def take(tx: Tracer, x: List, items: Value) -> None:
+def take(tx: Tracer, sequence: List, items: Value) -> None:
     """Append what an iterable gives, one by one: it may look at the list meanwhile."""
     if isinstance(items, Items) and items.type() in (list, tuple):
         new = list(items.items)
-        list_store.append(tx.effects, x, new)
+        list_store.append(tx.effects, sequence, new)
         return
     iterator = do.iterate(tx, items)
     iteration.ask_length(tx, items)
     for item in iteration.elements_left(tx, iterator):
-        list_store.append(tx.effects, x, [item])
+        list_store.append(tx.effects, sequence, [item])
 
 
 @do.set_item.rule(List)
-def set_item(tx: Tracer, x: List, key: Value, value: Value) -> None:
+def set_item(tx: Tracer, sequence: List, key: Value, value: Value) -> None:
     """Store an item or a slice."""
     if isinstance(key, Slice):
         at = operators.index(tx, key)
-        start, stop, step = at.indices(len(x.models))
-        itself = subclasses.built_in_part(value, NONE) is x
+        start, stop, step = at.indices(len(sequence.models))
+        itself = subclasses.built_in_part(value, NONE) is sequence
         new = (
-            list(x.items)
+            list(sequence.items)
             if itself
             else iteration.taken(tx, value if iteration.is_read_whole(tx.classes, value) else do.iterate(tx, value))
         )
         at = slice(start, max(start, stop), step) if step > 0 and _BOUNDS_FIRST else at
-        copy: list[Any] = list(x.items)
+        copy: list[Any] = list(sequence.items)
         folding.real(tx, copy.__setitem__, at, new)
-        list_store.change(tx.effects, x)[:] = copy
+        list_store.change(tx.effects, sequence)[:] = copy
         return
-    if open_lists.store(tx, x, key, value):
+    if open_lists.store(tx, sequence, key, value):
         return
-    at = sequences.index_of(tx, x, key, "assignment ")
-    list_store.change(tx.effects, x, at % max(len(x.models), 1))[at] = value
+    at = sequences.index_of(tx, sequence, key, "assignment ")
+    list_store.change(tx.effects, sequence, at % max(len(sequence.models), 1))[at] = value
 
 
 @do.delete_item.rule(List)
-def delete_item(tx: Tracer, x: List, key: Value) -> None:
+def delete_item(tx: Tracer, sequence: List, key: Value) -> None:
     """Delete an item or a slice."""
-    at = operators.index(tx, key) if isinstance(key, Slice) else sequences.index_of(tx, x, key, "assignment ")
-    del list_store.change(tx.effects, x)[at]
+    at = operators.index(tx, key) if isinstance(key, Slice) else sequences.index_of(tx, sequence, key, "assignment ")
+    del list_store.change(tx.effects, sequence)[at]
 
 
 @do.binary.rule(List)
-def binary(tx: Tracer, x: List, op: str, other: Value, swapped: bool) -> Value | None:
+def binary(tx: Tracer, sequence: List, op: str, other: Value, swapped: bool) -> Value | None:
     """Concatenate and repeat."""
     if op == "+" and not swapped and isinstance(other, List) and other.type() is list:
-        return List([*x.items, *other.items])
-    items = sequences.repeated(x, other) if op == "*" else None
+        return List([*sequence.items, *other.items])
+    items = sequences.repeated(sequence, other) if op == "*" else None
     return None if items is None else List(items)
 
 
 @do.in_place.rule(List)
-def in_place(tx: Tracer, x: List, op: str, other: Value) -> Value | None:
+def in_place(tx: Tracer, sequence: List, op: str, other: Value) -> Value | None:
     """Model `+=` and `*=`, which change the list itself."""
     if op == "+":
-        take(tx, x, other)
-        return x
-    items = sequences.repeated(x, other) if op == "*" else None
+        take(tx, sequence, other)
+        return sequence
+    items = sequences.repeated(sequence, other) if op == "*" else None
     if items is None:
         return None
-    list_store.change(tx.effects, x)[:] = items
-    return x
+    list_store.change(tx.effects, sequence)[:] = items
+    return sequence
 
 
 @codegen.reconstruct.rule(List)
-def reconstruct(out: Builder, x: List) -> None:
+def reconstruct(out: Builder, sequence: List) -> None:
     """Build the list; when an item may refer back to it, build it empty and fill it then."""
-    if all(out.is_leaf(item) for item in x.items):
-        out.build_list(x.items)
+    if all(out.is_leaf(item) for item in sequence.items):
+        out.build_list(sequence.items)
         return
     out.emit("BUILD_LIST", 0)
-    out.remember(x)
-    out.build_list(x.items)
+    out.remember(sequence)
+    out.build_list(sequence.items)
     out.emit("LIST_EXTEND", 1)
 
 
 @codegen.emit_effects.rule(List)
-def emit_effects(out: Builder, x: List) -> None:
+def emit_effects(out: Builder, sequence: List) -> None:
     """Append what is new, or replace the content."""
-    for place, value in x.stores.values():  # before what is new: places from the end are those of the existing list
+    for (
+        place,
+        value,
+    ) in sequence.stores.values():  # before what is new: places from the end are those of the existing list
         out.load(value)
-        out.load(x)
+        out.load(sequence)
         out.load(place)
         out.emit("STORE_SUBSCR")
-    new = x.new_items() if x.stores else x.appended()
-    if x.real is not None and type(x.real) is not list:  # past what a subclass overrides: that was evaluated
+    new = sequence.new_items() if sequence.stores else sequence.appended()
+    if (
+        sequence.real is not None and type(sequence.real) is not list
+    ):  # past what a subclass overrides: that was evaluated
         if new is not None:
-            out.call_unbound(list.extend, x, [partial(out.build_list, new)])
+            out.call_unbound(list.extend, sequence, [partial(out.build_list, new)])
         else:
-            out.call_unbound(list.__setitem__, x, [partial(_push_all, out), partial(out.build_list, x.items)])
+            out.call_unbound(
+                list.__setitem__, sequence, [partial(_push_all, out), partial(out.build_list, sequence.items)]
+            )
         return
     if new is not None:
-        out.call_method_of(x, "extend", [lambda: out.build_list(new)])
+        out.call_method_of(sequence, "extend", [lambda: out.build_list(new)])
         return
-    out.build_list(x.items)
-    out.load(x)
+    out.build_list(sequence.items)
+    out.load(sequence)
     _push_all(out)
     out.emit("STORE_SUBSCR")
 
@@ -172,95 +179,95 @@ def _bounds_come_first() -> bool:
     return len(probe) == 3
 
 
-def _append(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+def _append(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
     (item,) = arity("append", args, keywords, 1)
-    list_store.append(tx.effects, x, [item])
+    list_store.append(tx.effects, sequence, [item])
     return NONE
 
 
-def _extend(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+def _extend(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
     (items,) = arity("extend", args, keywords, 1)
-    take(tx, x, items)
+    take(tx, sequence, items)
     return NONE
 
 
-def _init(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+def _init(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
     items = arity("list", args, keywords, 0, 1)
-    if items and items[0] is x:
+    if items and items[0] is sequence:
         raise Break("tracer.call", "a list is initialised with itself")
-    list_store.change(tx.effects, x).clear()
+    list_store.change(tx.effects, sequence).clear()
     if items:
-        take(tx, x, items[0])
+        take(tx, sequence, items[0])
     return NONE
 
 
-def _insert(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+def _insert(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
     at, item = arity("insert", args, keywords, 2)
     where = operators.whole_number(tx, at)
-    list_store.change(tx.effects, x).insert(where, item)
+    list_store.change(tx.effects, sequence).insert(where, item)
     return NONE
 
 
-def _pop(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+def _pop(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
     arity("pop", args, keywords, 0, 1)
-    last = None if args else open_lists.pop(tx, x)
+    last = None if args else open_lists.pop(tx, sequence)
     if last is not None:
         return last
     at = operators.whole_number(tx, args[0]) if args else -1
-    if not x.count():
+    if not sequence.count():
         tx.raising.error(IndexError, "pop from empty list")
-    if not -x.count() <= at < x.count():
+    if not -sequence.count() <= at < sequence.count():
         tx.raising.error(IndexError, "pop index out of range")
-    return list_store.change(tx.effects, x, at % x.count()).pop(at)
+    return list_store.change(tx.effects, sequence, at % sequence.count()).pop(at)
 
 
-def _remove(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+def _remove(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
     (item,) = arity("remove", args, keywords, 1)
     index = 0
-    while index < x.count():  # a comparison may shorten it
-        if operators.same_or_equal(tx, x.at(index), item):
-            del list_store.change(tx.effects, x, index)[index : index + 1]
+    while index < sequence.count():  # a comparison may shorten it
+        if operators.same_or_equal(tx, sequence.at(index), item):
+            del list_store.change(tx.effects, sequence, index)[index : index + 1]
             return NONE
         index += 1
     tx.raising.error(ValueError, "list.remove(x): x not in list")
 
 
-def _clear(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+def _clear(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
     arity("clear", args, keywords, 0)
-    if x.count():
-        list_store.change(tx.effects, x).clear()
+    if sequence.count():
+        list_store.change(tx.effects, sequence).clear()
     return NONE
 
 
-def _reverse(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+def _reverse(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
     arity("reverse", args, keywords, 0)
-    list_store.change(tx.effects, x).reverse()
+    list_store.change(tx.effects, sequence).reverse()
     return NONE
 
 
-def _copy(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+def _copy(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
     arity("copy", args, keywords, 0)
-    return List(x.items)
+    return List(sequence.items)
 
 
-def _index(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
-    return sequences.position_of(tx, x, arity("index", args, keywords, 1, 3))
+def _index(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
+    return sequences.position_of(tx, sequence, arity("index", args, keywords, 1, 3))
 
 
-def _count(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
-    return sequences.tally(tx, x, arity("count", args, keywords, 1))
+def _count(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
+    return sequences.tally(tx, sequence, arity("count", args, keywords, 1))
 
 
-def _sort(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
+def _sort(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> Value:
     """Sort as CPython does: the list is empty meanwhile, and what was reached is kept when a comparison raises."""
     arity("sort", args, {k: v for k, v in keywords.items() if k not in ("key", "reverse")}, 0)
     key, reverse = keywords.get("key", NONE), keywords.get("reverse", Const(False))
-    items = list(x.items)
+    items = list(sequence.items)
     order = list(range(len(items)))
     downwards = reverse.as_python()
     folding.real(tx, [].sort, reverse=downwards)
-    list_store.change(tx.effects, x).clear()
-    version = x.version
+    list_store.change(tx.effects, sequence).clear()
+    version = sequence.version
     try:
         keys = items if is_none(key) else [do.call(tx, key, [item], {}) for item in items]
         try:
@@ -269,8 +276,8 @@ def _sort(tx: Tracer, x: List, args: list[Value], keywords: Keywords) -> Value:
             known = [_Sorted(tx, k) for k in keys]
         folding.real(tx, order.sort, key=known.__getitem__, reverse=downwards)
     finally:
-        touched = x.version != version
-        list_store.change(tx.effects, x)[:] = [items[index] for index in order]
+        touched = sequence.version != version
+        list_store.change(tx.effects, sequence)[:] = [items[index] for index in order]
     if touched:
         tx.raising.error(ValueError, "list modified during sort")
     return NONE

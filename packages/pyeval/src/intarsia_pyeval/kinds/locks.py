@@ -44,21 +44,21 @@ class MadeLock(Value):
 
 
 @do.get_attribute.rule(MadeLock)
-def get_attribute(tx: Tracer, x: MadeLock, name: str) -> Value:
+def get_attribute(tx: Tracer, lock: MadeLock, name: str) -> Value:
     """Bind a method."""
-    if name in _METHODS and hasattr(x.type(), name):
-        return BoundBuiltin(x, name)
-    return do.get_attribute.default(tx, x, name)
+    if name in _METHODS and hasattr(lock.type(), name):
+        return BoundBuiltin(lock, name)
+    return do.get_attribute.default(tx, lock, name)
 
 
 @do.truth.rule(MadeLock)
-def truth(tx: Tracer, x: MadeLock) -> bool:
+def truth(tx: Tracer, lock: MadeLock) -> bool:
     """Every lock is true."""
     return True
 
 
 @do.call_method.rule(MadeLock)
-def call_method(tx: Tracer, x: MadeLock, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, lock: MadeLock, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Take or release it.
 
     Raises:
@@ -66,26 +66,28 @@ def call_method(tx: Tracer, x: MadeLock, name: str, args: Sequence[Value], keywo
     """
     if name == "locked":
         arity(name, args, keywords, 0)
-        return boolean(x.held > 0)
+        return boolean(lock.held > 0)
     if name in ("acquire", "__enter__"):
         blocking = named(name, args, keywords, ("blocking", "timeout")).get("blocking", TRUE)
-        if x.held and x.maker is not _RLOCK:
+        if lock.held and lock.maker is not _RLOCK:
             if do.truth(tx, blocking):
                 raise Break("tracer.call", "a lock is waited for that this code itself holds")
             return Const(False)
-        x.held += 1
+        lock.held += 1
     else:
-        if not x.held:
+        if not lock.held:
             raise Break("tracer.exception", "a lock is released that nobody holds")
-        x.held -= 1
+        lock.held -= 1
     tx.effects.advanced()
     return NONE if name in ("release", "__exit__") else Const(True)
 
 
 @codegen.reconstruct.rule(MadeLock)
-def reconstruct(out: Builder, x: MadeLock) -> None:
+def reconstruct(out: Builder, lock: MadeLock) -> None:
     """Make it, and take it as often as it is held."""
-    out.call(lambda: out.emit("LOAD_CONST", _taken), [lambda: out.constant(x.maker), lambda: out.constant(x.held)])
+    out.call(
+        lambda: out.emit("LOAD_CONST", _taken), [lambda: out.constant(lock.maker), lambda: out.constant(lock.held)]
+    )
 
 
 def _taken(maker: Any, count: int) -> Any:

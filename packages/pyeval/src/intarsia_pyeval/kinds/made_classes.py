@@ -23,53 +23,53 @@ _OF_PROPERTIES = ("getter", "setter", "deleter")
 
 
 @do.get_attribute.rule(Made)
-def get_attribute(tx: Tracer, x: Made, name: str) -> Value:
+def get_attribute(tx: Tracer, owner: Made, name: str) -> Value:
     """Read a part; a property makes others of it."""
-    if isinstance(x.value, property) and name in _OF_PROPERTIES:
-        return BoundBuiltin(x, name)
-    return tx.live.wrap(folding.real(tx, getattr, x.value, name), None)
+    if isinstance(owner.value, property) and name in _OF_PROPERTIES:
+        return BoundBuiltin(owner, name)
+    return tx.live.wrap(folding.real(tx, getattr, owner.value, name), None)
 
 
 @do.call_method.rule(Made)
-def call_method(tx: Tracer, x: Made, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, owner: Made, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Make another property of one."""
-    if isinstance(x.value, property) and name in _OF_PROPERTIES:
-        return class_making.made_by(tx, getattr(property, name), [x, *args], keywords)
-    return do.call_method.default(tx, x, name, args, keywords)
+    if isinstance(owner.value, property) and name in _OF_PROPERTIES:
+        return class_making.made_by(tx, getattr(property, name), [owner, *args], keywords)
+    return do.call_method.default(tx, owner, name, args, keywords)
 
 
 @do.set_attribute.rule(MadeClass)
-def set_attribute(tx: Tracer, x: MadeClass, name: str, value: Value) -> None:
+def set_attribute(tx: Tracer, cls: MadeClass, name: str, value: Value) -> None:
     """Set an attribute of the class."""
-    class_making.set_on_class(tx, x, name, value)
+    class_making.set_on_class(tx, cls, name, value)
 
 
 @do.call.rule(Decorator)
-def call(tx: Tracer, x: Decorator, args: Sequence[Value], keywords: Keywords) -> Value:
+def call(tx: Tracer, decorator: Decorator, args: Sequence[Value], keywords: Keywords) -> Value:
     """Decorate a class."""
-    return do.call(tx, x.function, args, {**keywords, **x.keywords})
+    return do.call(tx, decorator.function, args, {**keywords, **decorator.keywords})
 
 
 @codegen.reconstruct.rule(Made)
-def reconstruct(out: Builder, x: Made) -> None:
+def reconstruct(out: Builder, owner: Made) -> None:
     """Make the object."""
-    _push_made(out, x.recipe)
+    _push_made(out, owner.recipe)
 
 
 @codegen.reconstruct.rule(MadeClass)
-def reconstruct_class(out: Builder, x: MadeClass) -> None:
+def reconstruct_class(out: Builder, cls: MadeClass) -> None:
     """Make the class, then do what was done to it."""
-    if x.recipe.names is None:
-        _push_made(out, x.recipe)
+    if cls.recipe.names is None:
+        _push_made(out, cls.recipe)
     else:
-        _push_class(out, x.recipe)
-    out.remember(x)
-    for what, value in x.changes:
+        _push_class(out, cls.recipe)
+    out.remember(cls)
+    for what, value in cls.changes:
         if isinstance(value, Value):
             out.emit("COPY", 1)
             out.store_attribute(str(what), value)
         else:
-            out.call_with_keywords(what, [x], value)
+            out.call_with_keywords(what, [cls], value)
             out.emit("POP_TOP")
 
 

@@ -43,85 +43,85 @@ class MadeProxy(Value):
 
 
 @do.truth.rule(MadeProxy)
-def truth(tx: Tracer, x: MadeProxy) -> bool:
+def truth(tx: Tracer, proxy: MadeProxy) -> bool:
     """Tell whether there are entries."""
-    return do.truth(tx, x.base)
+    return do.truth(tx, proxy.base)
 
 
 @do.length.rule(MadeProxy)
-def length(tx: Tracer, x: MadeProxy) -> int:
+def length(tx: Tracer, proxy: MadeProxy) -> int:
     """Return the number of entries."""
-    return do.length(tx, x.base)
+    return do.length(tx, proxy.base)
 
 
 @do.contains.rule(MadeProxy)
-def contains(tx: Tracer, x: MadeProxy, item: Value) -> bool:
+def contains(tx: Tracer, proxy: MadeProxy, item: Value) -> bool:
     """Look the key up."""
-    return do.contains(tx, x.base, item)
+    return do.contains(tx, proxy.base, item)
 
 
 @do.get_item.rule(MadeProxy)
-def get_item(tx: Tracer, x: MadeProxy, key: Value) -> Value:
+def get_item(tx: Tracer, proxy: MadeProxy, key: Value) -> Value:
     """Look the key up."""
-    return do.get_item(tx, x.base, key)
+    return do.get_item(tx, proxy.base, key)
 
 
 @do.iterate.rule(MadeProxy)
-def iterate(tx: Tracer, x: MadeProxy) -> Value:
+def iterate(tx: Tracer, proxy: MadeProxy) -> Value:
     """Iterate over the keys."""
-    return do.iterate(tx, x.base)
+    return do.iterate(tx, proxy.base)
 
 
 @do.set_item.rule(MadeProxy)
-def set_item(tx: Tracer, x: MadeProxy, key: Value, value: Value) -> NoReturn:
+def set_item(tx: Tracer, proxy: MadeProxy, key: Value, value: Value) -> NoReturn:
     """Refuse, as CPython does."""
     tx.raising.error(TypeError, "'mappingproxy' object does not support item assignment")
 
 
 @do.delete_item.rule(MadeProxy)
-def delete_item(tx: Tracer, x: MadeProxy, key: Value) -> NoReturn:
+def delete_item(tx: Tracer, proxy: MadeProxy, key: Value) -> NoReturn:
     """Refuse, as CPython does."""
     tx.raising.error(TypeError, "'mappingproxy' object does not support item deletion")
 
 
 @do.compare.rule(MadeProxy)
-def compare(tx: Tracer, x: MadeProxy, op: str, other: Value) -> Value | None:
+def compare(tx: Tracer, proxy: MadeProxy, op: str, other: Value) -> Value | None:
     """Compare what is shown."""
     shown = other.base if isinstance(other, MadeProxy) else other
-    return operators.compare(tx, op, x.base, shown)
+    return operators.compare(tx, op, proxy.base, shown)
 
 
 @do.binary.rule(MadeProxy)
-def binary(tx: Tracer, x: MadeProxy, op: str, other: Value, swapped: bool) -> Value | None:
+def binary(tx: Tracer, proxy: MadeProxy, op: str, other: Value, swapped: bool) -> Value | None:
     """Merge what is shown with another dict."""
     if op != "|":
         return None
     shown = other.base if isinstance(other, MadeProxy) else other
-    return operators.binary(tx, op, shown, x.base) if swapped else operators.binary(tx, op, x.base, shown)
+    return operators.binary(tx, op, shown, proxy.base) if swapped else operators.binary(tx, op, proxy.base, shown)
 
 
 @do.get_attribute.rule(MadeProxy)
-def get_attribute(tx: Tracer, x: MadeProxy, name: str) -> Value:
+def get_attribute(tx: Tracer, proxy: MadeProxy, name: str) -> Value:
     """Return a method."""
     if name == "__class__":
         return tx.live.wrap(types.MappingProxyType, None)
     if not hasattr(types.MappingProxyType, name):
         tx.raising.error(AttributeError, f"'mappingproxy' object has no attribute {name!r}")
-    return BoundBuiltin(x, name)
+    return BoundBuiltin(proxy, name)
 
 
 @do.call_method.rule(MadeProxy)
-def call_method(tx: Tracer, x: MadeProxy, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, proxy: MadeProxy, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Ask what is shown."""
     if name in _ASKED:
-        return do.call_method(tx, x.base, name, args, keywords)
-    return special.operator_method(tx, x, name, args, keywords)
+        return do.call_method(tx, proxy.base, name, args, keywords)
+    return special.operator_method(tx, proxy, name, args, keywords)
 
 
 @codegen.reconstruct.rule(MadeProxy)
-def reconstruct(out: Builder, x: MadeProxy) -> None:
+def reconstruct(out: Builder, proxy: MadeProxy) -> None:
     """Make the view."""
-    out.call(lambda: out.constant(types.MappingProxyType), [lambda: out.load(x.base)])
+    out.call(lambda: out.constant(types.MappingProxyType), [lambda: out.load(proxy.base)])
 
 
 def _make(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

@@ -17,12 +17,12 @@ __all__: list[str] = []
 
 
 @do.get_attribute.rule(ModuleValue)
-def get_attribute(tx: Tracer, x: ModuleValue, name: str) -> Value:
+def get_attribute(tx: Tracer, module: ModuleValue, name: str) -> Value:
     """Read a global of the module."""
-    return class_lookup.module_attribute(tx, x, name)
+    return class_lookup.module_attribute(tx, module, name)
 
 
 @do.set_attribute.rule(ModuleValue)
-def set_attribute(tx: Tracer, x: ModuleValue, name: str, value: Value) -> None:
+def set_attribute(tx: Tracer, module: ModuleValue, name: str, value: Value) -> None:
     """Set a global of the module."""
-    dict_store.store(tx, class_lookup.module_globals(tx, x), name, tx.live.from_python(name), value)
+    dict_store.store(tx, class_lookup.module_globals(tx, module), name, tx.live.from_python(name), value)

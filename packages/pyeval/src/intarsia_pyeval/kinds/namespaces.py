@@ -26,39 +26,39 @@ __all__: list[str] = []
 
 
 @dict_store.item_source.rule(Globals)
-def item_source(tx: Tracer, x: Globals, key: Hashable) -> Source | None:
+def item_source(tx: Tracer, namespace: Globals, key: Hashable) -> Source | None:
     """Return where the value of a name is found."""
-    if x.trusted and isinstance(x.real.get(key), STABLE):
-        tx.lookups.note_global(x.real, str(key), x.real[key])
+    if namespace.trusted and isinstance(namespace.real.get(key), STABLE):
+        tx.lookups.note_global(namespace.real, str(key), namespace.real[key])
         return None
-    return tx.sources.glob(str(key)) if x.frame else dict_store.item_source.default(tx, x, key)
+    return tx.sources.glob(str(key)) if namespace.frame else dict_store.item_source.default(tx, namespace, key)
 
 
 @dict_store.guard_absent.rule(Globals)
-def guard_absent(tx: Tracer, x: Globals, key: Hashable) -> None:
+def guard_absent(tx: Tracer, namespace: Globals, key: Hashable) -> None:
     """Rely on absence, of a global that the captured frame sees also from the builtins.
 
     Raises:
         Break: No later call finds the namespace of the captured frame.
     """
-    if not x.frame and not x.trusted:
-        dict_store.guard_absent.default(tx, x, key)
-    elif x.frame and isinstance(key, str):
-        name = x.real.get("__name__")
+    if not namespace.frame and not namespace.trusted:
+        dict_store.guard_absent.default(tx, namespace, key)
+    elif namespace.frame and isinstance(key, str):
+        name = namespace.real.get("__name__")
         module = sys.modules.get(name) if type(name) is str else None
-        if type(module) is not ModuleType or vars(module) is not x.real:
+        if type(module) is not ModuleType or vars(module) is not namespace.real:
             raise Break("tracer.attribute", f"global {key!r} is missing, of a namespace that belongs to no module")
         for found_in in (name,) if hasattr(builtins, key) else (name, builtins.__name__):
             tx.guards.add(AbsentGuard, tx.sources.attribute(tx.sources.module(found_in), "__dict__"), key)
 
 
 @codegen.emit_effects.rule(Globals)
-def emit_effects(out: Builder, x: Globals) -> None:
+def emit_effects(out: Builder, namespace: Globals) -> None:
     """Store and delete names; at another call one may be missing that the program gave a value and took away."""
-    if not x.frame:
-        dicts.emit_effects(out, x)
+    if not namespace.frame:
+        dicts.emit_effects(out, namespace)
         return
-    for first, key, value in x.log.values():
+    for first, key, value in namespace.log.values():
         name = key.as_python()
         if first:
             out.load(NONE)

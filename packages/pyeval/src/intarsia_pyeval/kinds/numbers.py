@@ -24,14 +24,14 @@ _IN_BYTECODE: dict[Any, str] = {operator.neg: "neg", **{opening.OPERATORS[op]: o
 
 
 @do.binary.rule(OpenNumber)
-def binary_open_number(tx: Tracer, x: OpenNumber, op: str, other: Value, swapped: bool) -> Value | None:
+def binary_open_number(tx: Tracer, number: OpenNumber, op: str, other: Value, swapped: bool) -> Value | None:
     """Keep what can't fail open; None for operands that aren't numbers."""
     if not isinstance(other, ChangingNumber) and not opening._is_number(other):
         return None
-    left, right = (other, x) if swapped else (x, other)
+    left, right = (other, number) if swapped else (number, other)
     if op == "/" and isinstance(right, OpenNumber) and right.limits is None and not right.is_given():
         (right,) = tx.extension.settle(tx, [right])
-    found = opening.opened(x.guards, opening.OPERATORS[op], (left, right)) if op in opening.OPERATORS else None
+    found = opening.opened(number.guards, opening.OPERATORS[op], (left, right)) if op in opening.OPERATORS else None
     if found is not None:
         return found
     left, right = tx.extension.settle(tx, [left, right])
@@ -39,71 +39,73 @@ def binary_open_number(tx: Tracer, x: OpenNumber, op: str, other: Value, swapped
 
 
 @do.unary.rule(OpenNumber)
-def unary_open_number(tx: Tracer, x: OpenNumber, op: str) -> Value:
+def unary_open_number(tx: Tracer, number: OpenNumber, op: str) -> Value:
     """Model `-self` and `+self`."""
-    found = opening.opened(x.guards, operator.neg, (x,)) if op == "-" else x if op == "+" else None
-    return found if found is not None else do.unary(tx, tx.extension.settle(tx, [x])[0], op)
+    found = opening.opened(number.guards, operator.neg, (number,)) if op == "-" else number if op == "+" else None
+    return found if found is not None else do.unary(tx, tx.extension.settle(tx, [number])[0], op)
 
 
 @do.compare.rule(OpenNumber)
-def compare_open_number(tx: Tracer, x: OpenNumber, op: str, other: Value) -> Value | None:
+def compare_open_number(tx: Tracer, number: OpenNumber, op: str, other: Value) -> Value | None:
     """Compare with numbers: with a known one, later calls must give the same answer, whatever the float is."""
-    if x.is_given() and opening._is_number(other) and op in COMPARISONS:
-        return boolean(x._answer(op, other.as_python()))
+    if number.is_given() and opening._is_number(other) and op in COMPARISONS:
+        return boolean(number._answer(op, other.as_python()))
     if opening._is_number(other):
-        answer = opening.answered(x, op, other.as_python())
+        answer = opening.answered(number, op, other.as_python())
         if answer is not None:
             return boolean(answer)
     if isinstance(other, ChangingNumber) or opening._is_number(other):
-        left, right = tx.extension.settle(tx, [x, other])
+        left, right = tx.extension.settle(tx, [number, other])
         return operators.compare(tx, op, left, right)
     return None
 
 
 @do.convert.rule(OpenNumber)
-def convert_open_number(tx: Tracer, x: OpenNumber, cls: Any) -> Value | None:
+def convert_open_number(tx: Tracer, number: OpenNumber, cls: Any) -> Value | None:
     """Model `float(self)`, which is itself, and the other number classes."""
-    if cls is x.type():
-        return x
-    found = opening.opened(x.guards, cls, (x,)) if cls in (int, float) else None
-    return found if found is not None else tx.live.from_python(folding.real(tx, cls, x.settled().value))
+    if cls is number.type():
+        return number
+    found = opening.opened(number.guards, cls, (number,)) if cls in (int, float) else None
+    return found if found is not None else tx.live.from_python(folding.real(tx, cls, number.settled().value))
 
 
 @do.hash_key.rule(OpenNumber)
-def hash_key_open_number(tx: Tracer, x: OpenNumber) -> Hashable:
+def hash_key_open_number(tx: Tracer, number: OpenNumber) -> Hashable:
     """Hash by value."""
-    return do.hash_key(tx, x.settled())
+    return do.hash_key(tx, number.settled())
 
 
 @do.truth.rule(OpenNumber)
-def truth_open_number(tx: Tracer, x: OpenNumber) -> bool:
+def truth_open_number(tx: Tracer, number: OpenNumber) -> bool:
     """Tell by comparing with zero."""
-    if x.is_given():
-        return x._answer("!=", 0.0)
-    if x.limits is not None and not x.limits[0] <= 0 <= x.limits[1]:
+    if number.is_given():
+        return number._answer("!=", 0.0)
+    if number.limits is not None and not number.limits[0] <= 0 <= number.limits[1]:
         return True
-    return do.truth(tx, x.settled())
+    return do.truth(tx, number.settled())
 
 
 @do.get_attribute.rule(OpenNumber)
-def get_attribute_open_number(tx: Tracer, x: OpenNumber, name: str) -> Value:
+def get_attribute_open_number(tx: Tracer, number: OpenNumber, name: str) -> Value:
     """Read an attribute of the constant."""
-    return do.get_attribute(tx, x.settled(), name)
+    return do.get_attribute(tx, number.settled(), name)
 
 
 @do.call_method.rule(OpenNumber)
-def call_method_open_number(tx: Tracer, x: OpenNumber, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method_open_number(
+    tx: Tracer, number: OpenNumber, name: str, args: Sequence[Value], keywords: Keywords
+) -> Value:
     """Call a method of the constant."""
-    return do.call_method(tx, x.settled(), name, args, keywords)
+    return do.call_method(tx, number.settled(), name, args, keywords)
 
 
 @codegen.reconstruct.rule(OpenNumber)
-def reconstruct_open_number(out: Builder, x: OpenNumber) -> None:
+def reconstruct_open_number(out: Builder, number: OpenNumber) -> None:
     """Compute it again."""
-    op = _IN_BYTECODE.get(x.function)
+    op = _IN_BYTECODE.get(number.function)
     if op is None:
-        out.call(lambda: out.emit("LOAD_CONST", x.function), [partial(out.load, part) for part in x.parts])
+        out.call(lambda: out.emit("LOAD_CONST", number.function), [partial(out.load, part) for part in number.parts])
         return
-    for part in x.parts:
+    for part in number.parts:
         out.load(part)
     out.arithmetic(op)

@@ -20,32 +20,32 @@ __all__: list[str] = []
 
 
 @do.truth.rule(Partial)
-def truth(tx: Tracer, x: Partial) -> bool:
+def truth(tx: Tracer, partial: Partial) -> bool:
     """Partial objects are true."""
     return True
 
 
 @do.call.rule(Partial)
-def call(tx: Tracer, x: Partial, args: Sequence[Value], keywords: Keywords) -> Value:
+def call(tx: Tracer, partial: Partial, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call the function with the arguments put together."""
-    return do.call(tx, x.function, [*x.args, *args], {**x.keywords, **keywords})
+    return do.call(tx, partial.function, [*partial.args, *args], {**partial.keywords, **keywords})
 
 
 @do.get_attribute.rule(Partial)
-def get_attribute(tx: Tracer, x: Partial, name: str) -> Value:
+def get_attribute(tx: Tracer, partial: Partial, name: str) -> Value:
     """Read a part."""
     if name == "func":
-        return x.function
+        return partial.function
     if name == "args":
-        return Tuple(x.args)
+        return Tuple(partial.args)
     if name == "keywords":
-        return Dict({k: (tx.live.from_python(k), v) for k, v in x.keywords.items()})
-    if x.real is None and not hasattr(functools.partial, name):
+        return Dict({k: (tx.live.from_python(k), v) for k, v in partial.keywords.items()})
+    if partial.real is None and not hasattr(functools.partial, name):
         tx.raising.error(AttributeError, f"'functools.partial' object has no attribute {name!r}")
-    return do.get_attribute.default(tx, x, name)
+    return do.get_attribute.default(tx, partial, name)
 
 
 @codegen.reconstruct.rule(Partial)
-def reconstruct(out: Builder, x: Partial) -> None:
+def reconstruct(out: Builder, partial: Partial) -> None:
     """Make the object."""
-    out.call_with_keywords(functools.partial, [x.function, *x.args], x.keywords)
+    out.call_with_keywords(functools.partial, [partial.function, *partial.args], partial.keywords)

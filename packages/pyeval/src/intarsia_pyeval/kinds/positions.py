@@ -30,98 +30,100 @@ __all__: list[str] = []
 
 
 @do.advance.rule(Position)
-def advance_position(tx: Tracer, x: Position) -> Value | None:
+def advance_position(tx: Tracer, iterator: Position) -> Value | None:
     """Return the next element."""
     tx.effects.advanced()
-    over = x.over
-    if isinstance(over, Deque) and over.version != x.state:
+    over = iterator.over
+    if isinstance(over, Deque) and over.version != iterator.state:
         tx.raising.error(RuntimeError, "deque mutated during iteration")
-    if x.at < 0:
+    if iterator.at < 0:
         return None
     if isinstance(over, Items):
-        found = over.at(x.at) if x.at < over.count() else None
+        found = over.at(iterator.at) if iterator.at < over.count() else None
     elif isinstance(over, Const):
-        found = _item_of(tx.live, over.value, x.at)
+        found = _item_of(tx.live, over.value, iterator.at)
     elif isinstance(over, SetValue):
-        found = _of_set(tx, x, over)
+        found = _of_set(tx, iterator, over)
     else:
-        found = _of_view(tx, x)
-    x.at = -1 if found is None else x.at + 1
+        found = _of_view(tx, iterator)
+    iterator.at = -1 if found is None else iterator.at + 1
     return found
 
 
-def _of_set(tx: Tracer, x: Position, over: SetValue) -> Value | None:
+def _of_set(tx: Tracer, iterator: Position, over: SetValue) -> Value | None:
     """Return the next element of a set, which must keep its size meanwhile."""
-    if x.size != len(over.elements):
-        x.size = -1  # it is noticed for good
+    if iterator.size != len(over.elements):
+        iterator.size = -1  # it is noticed for good
         tx.raising.error(RuntimeError, "Set changed size during iteration")
-    if x.state is not over.recipe:
+    if iterator.state is not over.recipe:
         raise Break("tracer.mutation", "a set is changed during iteration")
-    if x.keys is None:
-        x.keys = list(set_store.in_order(tx, over))
-    found = x.keys[x.at] if x.at < len(x.keys) else None
+    if iterator.keys is None:
+        iterator.keys = list(set_store.in_order(tx, over))
+    found = iterator.keys[iterator.at] if iterator.at < len(iterator.keys) else None
     return found if isinstance(found, Value) else None
 
 
-def _of_view(tx: Tracer, x: Position) -> Value | None:
+def _of_view(tx: Tracer, iterator: Position) -> Value | None:
     """Return the next element of a dict view; the dict must keep its keys meanwhile."""
-    assert isinstance(x.over, DictView)
-    entries = dict_store.entries(tx, x.over.base)
-    if x.keys is None:
-        position_store.begin(tx, x)
-    assert x.keys is not None
-    if x.size != len(entries):
-        x.size = -1  # it is noticed for good
+    assert isinstance(iterator.over, DictView)
+    entries = dict_store.entries(tx, iterator.over.base)
+    if iterator.keys is None:
+        position_store.begin(tx, iterator)
+    assert iterator.keys is not None
+    if iterator.size != len(entries):
+        iterator.size = -1  # it is noticed for good
         tx.raising.error(RuntimeError, "dictionary changed size during iteration")
-    if x.state != x.over.base.deletions:
+    if iterator.state != iterator.over.base.deletions:
         raise Break("tracer.mutation", "keys of a dictionary are deleted during iteration")
-    if x.at >= len(x.keys):
+    if iterator.at >= len(iterator.keys):
         return None
-    entry = entries.get(x.keys[x.at])
+    entry = entries.get(iterator.keys[iterator.at])
     if entry is None:
         raise Break("tracer.mutation", "a dictionary changed its keys during iteration")
-    return Tuple(entry) if x.over.what == "items" else entry[0 if x.over.what == "keys" else 1]
+    return Tuple(entry) if iterator.over.what == "items" else entry[0 if iterator.over.what == "keys" else 1]
 
 
 @do.call_method.rule(Position)
-def call_method(tx: Tracer, x: Position, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, iterator: Position, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method of an iterator: those of all classes are the same."""
-    return methods.call(tx, _FIRST, x, name, args, keywords)
+    return methods.call(tx, _FIRST, iterator, name, args, keywords)
 
 
-def _set_state(tx: Tracer, x: Position, args: list[Value], keywords: Keywords) -> Value:
+def _set_state(tx: Tracer, iterator: Position, args: list[Value], keywords: Keywords) -> Value:
     """Set the position; an iterator that is exhausted stays so."""
     (state,) = arity("__setstate__", args, keywords, 1)
     at = state.as_python()
-    if not isinstance(at, int) or at < 0 or not isinstance(x.over, Items):  # what less than 0 means differs in 3.13
-        raise Break("tracer.call", f"the state of {x.describe()} is set")
+    if (
+        not isinstance(at, int) or at < 0 or not isinstance(iterator.over, Items)
+    ):  # what less than 0 means differs in 3.13
+        raise Break("tracer.call", f"the state of {iterator.describe()} is set")
     tx.effects.advanced()
-    if x.at >= 0:
-        x.at = min(int(at), x.over.count())
+    if iterator.at >= 0:
+        iterator.at = min(int(at), iterator.over.count())
     return NONE
 
 
-def _length_hint(tx: Tracer, x: Position, args: list[Value], keywords: Keywords) -> Value:
+def _length_hint(tx: Tracer, iterator: Position, args: list[Value], keywords: Keywords) -> Value:
     arity("__length_hint__", args, keywords, 0)
-    if not isinstance(x.over, Items):
-        raise Break("tracer.call", f"the length that is left of {x.describe()} isn't modelled")
-    return Const(max(0, x.over.count() - x.at) if x.at >= 0 else 0)
+    if not isinstance(iterator.over, Items):
+        raise Break("tracer.call", f"the length that is left of {iterator.describe()} isn't modelled")
+    return Const(max(0, iterator.over.count() - iterator.at) if iterator.at >= 0 else 0)
 
 
 @codegen.reconstruct.rule(Position)
-def reconstruct_position(out: Builder, x: Position) -> None:
+def reconstruct_position(out: Builder, iterator: Position) -> None:
     """Make an iterator and set its position."""
-    over = x.over
-    if x.at < 0:
+    over = iterator.over
+    if iterator.at < 0:
         over, at = Tuple(()), 0
     elif isinstance(over, Const):
-        over, at = Const(over.value[x.at :]), 0
+        over, at = Const(over.value[iterator.at :]), 0
     elif isinstance(over, Items) and not isinstance(over, Deque):
-        at = x.at
+        at = iterator.at
     else:
         at = 0
-        if x.at or x.is_stale():
-            iterators.reconstruct_iterator(out, x)
+        if iterator.at or iterator.is_stale():
+            iterators.reconstruct_iterator(out, iterator)
     out.load(over)
     out.emit("GET_ITER")
     if at:
@@ -129,36 +131,36 @@ def reconstruct_position(out: Builder, x: Position) -> None:
 
 
 @position_store.begin.rule(Backwards)
-def begin_backwards(tx: Tracer, x: Backwards) -> None:
+def begin_backwards(tx: Tracer, iterator: Backwards) -> None:
     """Note the state of what is iterated over, and go through its keys from the last."""
-    position_store.begin.default(tx, x)
-    if x.keys is not None:
-        x.keys.reverse()
-    elif isinstance(x.over, Deque):
-        x.size = x.over.count()
+    position_store.begin.default(tx, iterator)
+    if iterator.keys is not None:
+        iterator.keys.reverse()
+    elif isinstance(iterator.over, Deque):
+        iterator.size = iterator.over.count()
 
 
 @do.advance.rule(Backwards)
-def advance_backwards(tx: Tracer, x: Backwards) -> Value | None:
+def advance_backwards(tx: Tracer, iterator: Backwards) -> Value | None:
     """Return the element before."""
-    over = x.over
+    over = iterator.over
     if not isinstance(over, Deque):
-        return advance_position(tx, x)
+        return advance_position(tx, iterator)
     tx.effects.advanced()
-    if over.version != x.state:
+    if over.version != iterator.state:
         tx.raising.error(RuntimeError, "deque mutated during iteration")
-    if x.at >= x.size:
+    if iterator.at >= iterator.size:
         return None
-    x.at += 1
-    return over.at(x.size - x.at)
+    iterator.at += 1
+    return over.at(iterator.size - iterator.at)
 
 
 @codegen.reconstruct.rule(Backwards)
-def reconstruct_backwards(out: Builder, x: Backwards) -> None:
+def reconstruct_backwards(out: Builder, iterator: Backwards) -> None:
     """Reverse what wasn't looked at yet."""
-    if x.at or x.is_stale():
-        iterators.reconstruct_iterator(out, x)
-    out.call(lambda: out.constant(reversed), [lambda: out.load(x.over)])
+    if iterator.at or iterator.is_stale():
+        iterators.reconstruct_iterator(out, iterator)
+    out.call(lambda: out.constant(reversed), [lambda: out.load(iterator.over)])
 
 
 def _item_of(live: Live, value: Any, at: int) -> Value | None:

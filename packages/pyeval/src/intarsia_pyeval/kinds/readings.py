@@ -48,12 +48,12 @@ def _read(name: str) -> BuiltinCall:
 
 
 @do.binary.rule(Reading)
-def binary(tx: Tracer, x: Reading, op: str, other: Value, swapped: bool) -> Value | None:
+def binary(tx: Tracer, reading: Reading, op: str, other: Value, swapped: bool) -> Value | None:
     """Know of the time between two readings of one clock that it isn't negative."""
-    found: Value | None = do.binary.rules[OpenNumber](tx, x, op, other, swapped)
+    found: Value | None = do.binary.rules[OpenNumber](tx, reading, op, other, swapped)
     if op != "-" or not isinstance(other, Reading) or not isinstance(found, OpenNumber):
         return found
-    first, second = (x, other) if swapped else (other, x)
+    first, second = (reading, other) if swapped else (other, reading)
     if first.drawn_by is second.drawn_by is not time.time and first.number < second.number and found.limits:
         found.limits = (found.limits[0] * 0, found.limits[1])
     return found

@@ -19,74 +19,74 @@ __all__: list[str] = []
 
 
 @do.hash_key.rule(Reference)
-def hash_key_reference(tx: Tracer, x: Reference) -> Hashable:
+def hash_key_reference(tx: Tracer, reference: Reference) -> Hashable:
     """The object hashes by identity."""
-    if not lookup.hash_is_safe(tx.extension, type(x.value)):
-        return do.hash_key.default(tx, x)
-    key: Hashable = x.value
+    if not lookup.hash_is_safe(tx.extension, type(reference.value)):
+        return do.hash_key.default(tx, reference)
+    key: Hashable = reference.value
     return key
 
 
 @do.truth.rule(Reference)
-def truth(tx: Tracer, x: Reference) -> bool:
+def truth(tx: Tracer, reference: Reference) -> bool:
     """Plain classes, modules and functions are true."""
-    if hasattr(type(x.value), "__bool__") or hasattr(type(x.value), "__len__"):
-        return do.truth.default(tx, x)
+    if hasattr(type(reference.value), "__bool__") or hasattr(type(reference.value), "__len__"):
+        return do.truth.default(tx, reference)
     return True
 
 
 @do.compare.rule(Reference)
-def compare_reference(tx: Tracer, x: Reference, op: str, other: Value) -> Value | None:
+def compare_reference(tx: Tracer, reference: Reference, op: str, other: Value) -> Value | None:
     """Objects without own equality are equal when they are the same."""
-    if _compares_by_identity(type(x.value)) and op in ("==", "!="):
-        return operators.compare_identity(tx, op, x, other)
+    if _compares_by_identity(type(reference.value)) and op in ("==", "!="):
+        return operators.compare_identity(tx, op, reference, other)
     return None
 
 
 @codegen.reconstruct.rule(Reference)
-def reconstruct(out: Builder, x: Reference) -> None:
+def reconstruct(out: Builder, reference: Reference) -> None:
     """Push the object as a constant of the code."""
-    out.constant(x.value)
+    out.constant(reference.value)
 
 
 @do.call.rule(Builtin)
-def call(tx: Tracer, x: Builtin, args: Sequence[Value], keywords: Keywords) -> Value:
+def call(tx: Tracer, function: Builtin, args: Sequence[Value], keywords: Keywords) -> Value:
     """Look the call up in the tables."""
-    return calling.call_builtin(tx, x, args, keywords)
+    return calling.call_builtin(tx, function, args, keywords)
 
 
 @do.hash_key.rule(Builtin)
-def hash_key_builtin(tx: Tracer, x: Builtin) -> Hashable:
+def hash_key_builtin(tx: Tracer, function: Builtin) -> Hashable:
     """Built-in callables hash by identity."""
-    key: Hashable = x.value
+    key: Hashable = function.value
     return key
 
 
 @do.get_attribute.rule(Builtin)
-def get_attribute_builtin(tx: Tracer, x: Builtin, name: str) -> Value:
+def get_attribute_builtin(tx: Tracer, function: Builtin, name: str) -> Value:
     """Read the names; others aren't modelled."""
     if name in ("__name__", "__qualname__", "__module__", "__doc__", "__self__", "__objclass__"):
-        return tx.live.wrap(folding.real(tx, getattr, x.value, name), None)
+        return tx.live.wrap(folding.real(tx, getattr, function.value, name), None)
     if name == "__call__":
-        return x
+        return function
     if name == "__get__":
-        return do.get_attribute.default(tx, x, name)
-    found = folding.real(tx, getattr, x.value, name)
-    return tx.live.wrap(found, None if x.source is None else tx.sources.attribute(x.source, name))
+        return do.get_attribute.default(tx, function, name)
+    found = folding.real(tx, getattr, function.value, name)
+    return tx.live.wrap(found, None if function.source is None else tx.sources.attribute(function.source, name))
 
 
 @do.compare.rule(Builtin)
-def compare_builtin(tx: Tracer, x: Builtin, op: str, other: Value) -> Value | None:
+def compare_builtin(tx: Tracer, function: Builtin, op: str, other: Value) -> Value | None:
     """Built-in callables are equal when they are the same, or methods of the same object."""
     if op in ("==", "!=") and isinstance(other, Builtin):  # a bound one knows what it is bound to
-        return boolean((x.value == other.value) is (op == "=="))
+        return boolean((function.value == other.value) is (op == "=="))
     return None
 
 
 @do.get_attribute.rule(CodeValue)
-def get_attribute_code_value(tx: Tracer, x: CodeValue, name: str) -> Value:
+def get_attribute_code_value(tx: Tracer, code: CodeValue, name: str) -> Value:
     """Read a fact about the code."""
-    return tx.live.from_python(folding.real(tx, getattr, x.value, name))
+    return tx.live.from_python(folding.real(tx, getattr, code.value, name))
 
 
 def _compares_by_identity(cls: Any) -> bool:

@@ -38,55 +38,55 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def push_operand(out: Builder, x: Operand) -> None:
+def push_operand(out: Builder, operand: Operand) -> None:
     """Push it."""
-    values = list(x.elements.values())
-    if x.kind == "element":
+    values = list(operand.elements.values())
+    if operand.kind == "element":
         out.load(values[0])
-    elif x.recipe is not None:
-        push_recipe(out, x.recipe, values)
-    elif x.kind == "keys":
+    elif operand.recipe is not None:
+        push_recipe(out, operand.recipe, values)
+    elif operand.kind == "keys":
         out.call(lambda: out.emit("LOAD_CONST", dict.fromkeys), [lambda: out.build_tuple(values)])
     else:
         out.build_tuple(values)
 
 
-def push_recipe(out: Builder, x: Recipe, elements: Sequence[Value]) -> None:
+def push_recipe(out: Builder, recipe: Recipe, elements: Sequence[Value]) -> None:
     """Push the set, whose elements are given."""
-    changed = x.existing is not None and (x.steps or x.existing in out.tx.effects.dirty)
-    if changed or x.weight > LONG:
-        _load_new(out, x, elements)
+    changed = recipe.existing is not None and (recipe.steps or recipe.existing in out.tx.effects.dirty)
+    if changed or recipe.weight > LONG:
+        _load_new(out, recipe, elements)
         return
-    if x.existing is not None:
-        out.load(x.existing)
+    if recipe.existing is not None:
+        out.load(recipe.existing)
         return
-    if x.first == "new":
-        _load_made(out, x)
+    if recipe.first == "new":
+        _load_made(out, recipe)
     else:
-        assert x.owner is not None
-        push_operand(out, x.owner)
+        assert recipe.owner is not None
+        push_operand(out, recipe.owner)
         name = out.temporary()
         out.emit("STORE_FAST", name)
-        _push_call(out, x, lambda: out.emit("LOAD_FAST", name), x.first, x.operands)
-    if x.steps:
+        _push_call(out, recipe, lambda: out.emit("LOAD_FAST", name), recipe.first, recipe.operands)
+    if recipe.steps:
         name = out.temporary()
         out.emit("STORE_FAST", name)
-        replay(out, x, lambda: out.emit("LOAD_FAST", name))
+        replay(out, recipe, lambda: out.emit("LOAD_FAST", name))
         out.emit("LOAD_FAST", name)
 
 
-def _load_made(out: Builder, x: Recipe) -> None:
+def _load_made(out: Builder, recipe: Recipe) -> None:
     """Push what the class made of its argument."""
-    assert x.owner is not None
-    if x.owner.kind == "items":
-        _load_new(out, x, list(x.owner.elements.values()))
+    assert recipe.owner is not None
+    if recipe.owner.kind == "items":
+        _load_new(out, recipe, list(recipe.owner.elements.values()))
     else:
-        out.call(lambda: out.constant(x.cls), [partial(push_operand, out, x.owner)])
+        out.call(lambda: out.constant(recipe.cls), [partial(push_operand, out, recipe.owner)])
 
 
-def _load_new(out: Builder, x: Recipe, elements: Sequence[Value]) -> None:
+def _load_new(out: Builder, recipe: Recipe, elements: Sequence[Value]) -> None:
     """Push a set of these elements, inserted one after the other."""
-    if x.cls is frozenset:
+    if recipe.cls is frozenset:
         out.call(lambda: out.constant(frozenset), [lambda: out.build_tuple(elements)])
         return
     for element in elements:
@@ -94,18 +94,18 @@ def _load_new(out: Builder, x: Recipe, elements: Sequence[Value]) -> None:
     out.emit("BUILD_SET", len(elements))
 
 
-def replay(out: Builder, x: Recipe, load: Loader, *, past_overrides: bool = False) -> None:
+def replay(out: Builder, recipe: Recipe, load: Loader, *, past_overrides: bool = False) -> None:
     """Call the methods of the steps on what `load` pushes, past what a subclass overrides if that is asked for."""
-    for name, operands in x.steps:
+    for name, operands in recipe.steps:
         if past_overrides:
             loads = [load, *[load if o.kind == "self" else partial(push_operand, out, o) for o in operands]]
-            out.call(partial(out.emit, "LOAD_CONST", getattr(x.cls, name)), loads)
+            out.call(partial(out.emit, "LOAD_CONST", getattr(recipe.cls, name)), loads)
         else:
-            _push_call(out, x, load, name, operands)
+            _push_call(out, recipe, load, name, operands)
         out.emit("POP_TOP")
 
 
-def _push_call(out: Builder, x: Recipe, load: Loader, name: str, operands: Sequence[Operand]) -> None:
+def _push_call(out: Builder, recipe: Recipe, load: Loader, name: str, operands: Sequence[Operand]) -> None:
     """Push the result of a method of the set that `load` pushes."""
     load()
     out.call_method(name, [load if o.kind == "self" else partial(push_operand, out, o) for o in operands])
@@ -121,64 +121,64 @@ def made(tx: Tracer, cls: Any, value: Value) -> SetValue:
 
 
 @do.hash_key.rule(SetValue)
-def hash_key(tx: Tracer, x: SetValue) -> Hashable:
+def hash_key(tx: Tracer, collection: SetValue) -> Hashable:
     """Return the frozen set of keys."""
-    if x.cls is not frozenset:
+    if collection.cls is not frozenset:
         tx.raising.error(TypeError, "unhashable type: 'set'")
-    return frozenset(x.elements)
+    return frozenset(collection.elements)
 
 
 @do.truth.rule(SetValue)
-def truth(tx: Tracer, x: SetValue) -> bool:
+def truth(tx: Tracer, collection: SetValue) -> bool:
     """Tell whether there are elements."""
-    return bool(x.elements)
+    return bool(collection.elements)
 
 
 @do.length.rule(SetValue)
-def length(tx: Tracer, x: SetValue) -> int:
+def length(tx: Tracer, collection: SetValue) -> int:
     """Return the number of elements."""
-    return len(x.elements)
+    return len(collection.elements)
 
 
 @do.contains.rule(SetValue)
-def contains(tx: Tracer, x: SetValue, item: Value) -> bool:
+def contains(tx: Tracer, collection: SetValue, item: Value) -> bool:
     """Look the element up."""
-    return do.hash_key(tx, _sought(item)) in x.elements
+    return do.hash_key(tx, _sought(item)) in collection.elements
 
 
 @do.iterate.rule(SetValue)
-def iterate(tx: Tracer, x: SetValue) -> Value:
+def iterate(tx: Tracer, collection: SetValue) -> Value:
     """Iterate in the order of a real set with these elements."""
-    set_store.in_order(tx, x)
-    return iteration.iterator_over(tx, x)
+    set_store.in_order(tx, collection)
+    return iteration.iterator_over(tx, collection)
 
 
 @do.get_attribute.rule(SetValue)
-def get_attribute(tx: Tracer, x: SetValue, name: str) -> Value:
+def get_attribute(tx: Tracer, collection: SetValue, name: str) -> Value:
     """Return a method."""
-    if not defines(x.cls, name):
-        tx.raising.error(AttributeError, f"{x.cls.__name__!r} object has no attribute {name!r}")
-    return tx.live.from_python(x.cls) if name == "__class__" else BoundBuiltin(x, name)
+    if not defines(collection.cls, name):
+        tx.raising.error(AttributeError, f"{collection.cls.__name__!r} object has no attribute {name!r}")
+    return tx.live.from_python(collection.cls) if name == "__class__" else BoundBuiltin(collection, name)
 
 
 @do.call_method.rule(SetValue)
-def call_method(tx: Tracer, x: SetValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, collection: SetValue, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method."""
-    return methods.call(tx, x.cls, x, name, args, keywords)
+    return methods.call(tx, collection.cls, collection, name, args, keywords)
 
 
 def _made_by(name: str) -> methods.Rule:
     """Return the rule of a method that makes another set."""
 
-    def method(tx: Tracer, x: SetValue, args: list[Value], keywords: Keywords) -> Value:
+    def method(tx: Tracer, collection: SetValue, args: list[Value], keywords: Keywords) -> Value:
         arity(name, args, keywords, *_COUNTS.get(name, (0, len(args))))
-        if name == "copy" and x.cls is frozenset:
-            return x
-        recipe = x.recipe
-        operands = [_operand(tx, x, arg) for arg in args]
-        if x.recipe is not recipe:
+        if name == "copy" and collection.cls is frozenset:
+            return collection
+        recipe = collection.recipe
+        operands = [_operand(tx, collection, arg) for arg in args]
+        if collection.recipe is not recipe:
             raise Break("tracer.mutation", f"a set is changed by what {name} is called with")
-        return derived(x, name, operands)
+        return derived(collection, name, operands)
 
     return method
 
@@ -186,11 +186,11 @@ def _made_by(name: str) -> methods.Rule:
 def _told_by(name: str) -> methods.Rule:
     """Return the rule of a method that compares with another iterable."""
 
-    def method(tx: Tracer, x: SetValue, args: list[Value], keywords: Keywords) -> Value:
+    def method(tx: Tracer, collection: SetValue, args: list[Value], keywords: Keywords) -> Value:
         (given,) = arity(name, args, keywords, 1)
         whole = name != "isdisjoint" or not tx.classes.asks_python(given, "__iter__")
         other = as_operand(tx, given) if whole else _items_of(tx, given)
-        return boolean(_TESTS[name](x.elements.keys(), other.elements.keys()))
+        return boolean(_TESTS[name](collection.elements.keys(), other.elements.keys()))
 
     return method
 
@@ -198,113 +198,113 @@ def _told_by(name: str) -> methods.Rule:
 def _written_by(name: str) -> methods.Rule:
     """Return the rule of a method that changes the set."""
 
-    def method(tx: Tracer, x: SetValue, args: list[Value], keywords: Keywords) -> Value:
+    def method(tx: Tracer, collection: SetValue, args: list[Value], keywords: Keywords) -> Value:
         named(name, (), keywords, ())
-        return _write(tx, x, name, args)
+        return _write(tx, collection, name, args)
 
     return method
 
 
-def _operand(tx: Tracer, x: SetValue, value: Value) -> Operand:
+def _operand(tx: Tracer, collection: SetValue, value: Value) -> Operand:
     """Return the operand of a method of this set: with itself, CPython takes short cuts."""
     operand = as_operand(tx, value)
-    return Operand(operand.elements, operand.mirror, "self") if value is x else operand
+    return Operand(operand.elements, operand.mirror, "self") if value is collection else operand
 
 
-def _write(tx: Tracer, x: SetValue, name: str, args: list[Value]) -> Value:
+def _write(tx: Tracer, collection: SetValue, name: str, args: list[Value]) -> Value:
     """Call a method that changes the set."""
     if name in ("add", "discard", "remove"):
         (item,) = arity(name, args, {}, 1)
         item = item if name == "add" else _sought(item)
-        if name == "remove" and do.hash_key(tx, item) not in x.elements:
+        if name == "remove" and do.hash_key(tx, item) not in collection.elements:
             tx.raising.throw(KeyError, [item])
-        _step(tx.effects, x, name, [_element(tx, item)])
+        _step(tx.effects, collection, name, [_element(tx, item)])
     elif name == "pop":
         arity(name, args, {}, 0)
-        return _pop(tx, x)
+        return _pop(tx, collection)
     elif name == "__init__":
         arity(name, args, {}, 0, 1)
-        if args and args[0] is x:
+        if args and args[0] is collection:
             raise Break("tracer.call", "a set is initialised with itself")
-        _step(tx.effects, x, "clear", [])
+        _step(tx.effects, collection, "clear", [])
         for arg in args:
-            _take(tx, x, "update", "add", arg)
+            _take(tx, collection, "update", "add", arg)
     elif name in _STEPWISE:
         for arg in args:
-            _take(tx, x, name, _STEPWISE[name], arg)
+            _take(tx, collection, name, _STEPWISE[name], arg)
     else:
         arity(name, args, {}, *_COUNTS.get(name, (0, len(args))))
-        recipe = x.recipe
-        operands = [_operand(tx, x, arg) for arg in args]
-        if x.recipe is not recipe:
+        recipe = collection.recipe
+        operands = [_operand(tx, collection, arg) for arg in args]
+        if collection.recipe is not recipe:
             raise Break("tracer.mutation", f"a set is changed by what {name} is called with")
-        _step(tx.effects, x, name, operands)
+        _step(tx.effects, collection, name, operands)
     return NONE
 
 
-def _take(tx: Tracer, x: SetValue, name: str, step: str, value: Value) -> None:
+def _take(tx: Tracer, collection: SetValue, name: str, step: str, value: Value) -> None:
     """Take what one argument gives, element by element: an iterator may look at the set meanwhile."""
-    seen = subclasses.built_in_part(value, x)
+    seen = subclasses.built_in_part(value, collection)
     if isinstance(seen, (SetValue, *_SEEN_WHOLE)) or value.type() is dict:
-        _step(tx.effects, x, name, [_operand(tx, x, value)])
+        _step(tx.effects, collection, name, [_operand(tx, collection, value)])
         return
     for item in iteration.elements(tx, value):
-        _step(tx.effects, x, step, [_element(tx, item)])
+        _step(tx.effects, collection, step, [_element(tx, item)])
 
 
-def _pop(tx: Tracer, x: SetValue) -> Value:
+def _pop(tx: Tracer, collection: SetValue) -> Value:
     """Remove the element that CPython removes."""
-    if not x.elements:
+    if not collection.elements:
         tx.raising.error(KeyError, "pop from an empty set")
     # an existing set remembers where its last pop ended, and nothing can ask it
-    if len(x.elements) > 1 and (x.mirror is None or x.real is not None):
+    if len(collection.elements) > 1 and (collection.mirror is None or collection.real is not None):
         raise Break("tracer.iterator", "which element a set gives up isn't known while tracing")
-    key = next(iter(x.elements)) if x.mirror is None else set.pop(x.mirror)
-    tx.effects.changed(x)
-    x.recipe = x.recipe.then("pop", [])
-    return x.elements.pop(key)
+    key = next(iter(collection.elements)) if collection.mirror is None else set.pop(collection.mirror)
+    tx.effects.changed(collection)
+    collection.recipe = collection.recipe.then("pop", [])
+    return collection.elements.pop(key)
 
 
-def _step(effects: Effects, x: SetValue, name: str, operands: list[Operand]) -> None:
+def _step(effects: Effects, collection: SetValue, name: str, operands: list[Operand]) -> None:
     """Change elements, mirror and recipe."""
-    effects.changed(x)
-    if all(o.mirror is not None for o in operands) and x.mirror is not None:
-        getattr(x.mirror, name)(*[o.mirrored() for o in operands])
+    effects.changed(collection)
+    if all(o.mirror is not None for o in operands) and collection.mirror is not None:
+        getattr(collection.mirror, name)(*[o.mirrored() for o in operands])
     else:
-        x.mirror = None
-    before, others = x.elements, [o.elements for o in operands]
-    x.elements = _WRITERS[name](before, others)
-    if x.mirror is not None:
-        x.elements = _chosen(x.mirror, x.elements, [before, *others])
-    x.recipe = x.recipe.then(name, operands)
+        collection.mirror = None
+    before, others = collection.elements, [o.elements for o in operands]
+    collection.elements = _WRITERS[name](before, others)
+    if collection.mirror is not None:
+        collection.elements = _chosen(collection.mirror, collection.elements, [before, *others])
+    collection.recipe = collection.recipe.then(name, operands)
 
 
 @do.binary.rule(SetValue)
-def binary(tx: Tracer, x: SetValue, op: str, other: Value, swapped: bool) -> Value | None:
+def binary(tx: Tracer, collection: SetValue, op: str, other: Value, swapped: bool) -> Value | None:
     """Model the set operators."""
     if not isinstance(other, SetValue) or op not in _SET_OPERATORS:
         return None
-    left, right = (other, x) if swapped else (x, other)
+    left, right = (other, collection) if swapped else (collection, other)
     return derived(left, _SET_OPERATORS[op], [_operand(tx, left, right)])
 
 
 @do.in_place.rule(SetValue)
-def in_place(tx: Tracer, x: SetValue, op: str, other: Value) -> Value | None:
+def in_place(tx: Tracer, collection: SetValue, op: str, other: Value) -> Value | None:
     """Model the operators that change a set."""
-    other = subclasses.built_in_part(other, x)
-    if x.cls is not set or not isinstance(other, SetValue) or op not in _SET_OPERATORS:
+    other = subclasses.built_in_part(other, collection)
+    if collection.cls is not set or not isinstance(other, SetValue) or op not in _SET_OPERATORS:
         return None
     name = _SET_OPERATORS[op]
-    _step(tx.effects, x, "update" if name == "union" else f"{name}_update", [_operand(tx, x, other)])
-    return x
+    _step(tx.effects, collection, "update" if name == "union" else f"{name}_update", [_operand(tx, collection, other)])
+    return collection
 
 
 @do.compare.rule(SetValue)
-def compare(tx: Tracer, x: SetValue, op: str, other: Value) -> Value | None:
+def compare(tx: Tracer, collection: SetValue, op: str, other: Value) -> Value | None:
     """Compare as sets."""
     if not isinstance(other, SetValue):
         return None
-    mine, yours = x.elements.keys(), other.elements.keys()
+    mine, yours = collection.elements.keys(), other.elements.keys()
     result: bool = {
         "==": lambda: mine == yours,
         "!=": lambda: mine != yours,
@@ -317,19 +317,19 @@ def compare(tx: Tracer, x: SetValue, op: str, other: Value) -> Value | None:
 
 
 @codegen.reconstruct.rule(SetValue)
-def reconstruct(out: Builder, x: SetValue) -> None:
+def reconstruct(out: Builder, collection: SetValue) -> None:
     """Build the set by what made it."""
-    push_recipe(out, x.recipe, list(x.elements.values()))
+    push_recipe(out, collection.recipe, list(collection.elements.values()))
 
 
 @codegen.emit_effects.rule(SetValue)
-def emit_effects(out: Builder, x: SetValue) -> None:
+def emit_effects(out: Builder, collection: SetValue) -> None:
     """Change the existing set as the traced code did."""
-    if x.recipe.weight <= LONG:
-        replay(out, x.recipe, lambda: out.load(x))
+    if collection.recipe.weight <= LONG:
+        replay(out, collection.recipe, lambda: out.load(collection))
         return
-    out.call_method_of(x, "clear", [])
-    out.call_method_of(x, "update", [lambda: out.build_list(list(x.elements.values()))])
+    out.call_method_of(collection, "clear", [])
+    out.call_method_of(collection, "update", [lambda: out.build_list(list(collection.elements.values()))])
 
 
 def as_operand(tx: Tracer, value: Value) -> Operand:
@@ -362,18 +362,18 @@ def _element(tx: Tracer, item: Value) -> Operand:
     return Operand({key: item}, (key,) if is_certain(item) else None, "element")
 
 
-def derived(x: SetValue, name: str, operands: Sequence[Operand]) -> SetValue:
+def derived(collection: SetValue, name: str, operands: Sequence[Operand]) -> SetValue:
     """Return the set that a method makes."""
-    owner = x.snapshot()
+    owner = collection.snapshot()
     mirror = None
     if owner.mirror is not None and all(o.mirror is not None for o in operands):
         mirror = getattr(owner.mirror, name)(*[o.mirrored() for o in operands])
-    elements = _MAKERS[name](x.elements, [o.elements for o in operands])
+    elements = _MAKERS[name](collection.elements, [o.elements for o in operands])
     if mirror is not None:
-        elements = _chosen(mirror, elements, [x.elements, *[o.elements for o in operands]])
+        elements = _chosen(mirror, elements, [collection.elements, *[o.elements for o in operands]])
     weight = 1 + owner.weight() + sum(o.weight() for o in operands)
-    recipe = Recipe(x.cls, name, owner, tuple(operands), weight=weight)
-    return SetValue(elements, x.cls, mirror=mirror, recipe=recipe)
+    recipe = Recipe(collection.cls, name, owner, tuple(operands), weight=weight)
+    return SetValue(elements, collection.cls, mirror=mirror, recipe=recipe)
 
 
 def _union(mine: Elements, others: list[Elements]) -> Elements:

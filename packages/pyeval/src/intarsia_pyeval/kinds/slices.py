@@ -20,37 +20,37 @@ __all__: list[str] = []
 
 
 @do.get_attribute.rule(Slice)
-def get_attribute(tx: Tracer, x: Slice, name: str) -> Value:
+def get_attribute(tx: Tracer, part: Slice, name: str) -> Value:
     """Read a part, or a method."""
     names = ("start", "stop", "step")
-    return x.parts[names.index(name)] if name in names else BoundBuiltin(x, name)
+    return part.parts[names.index(name)] if name in names else BoundBuiltin(part, name)
 
 
 @do.call_method.rule(Slice)
-def call_method(tx: Tracer, x: Slice, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, part: Slice, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method of slice."""
-    return methods.call(tx, slice, x, name, args, keywords)
+    return methods.call(tx, slice, part, name, args, keywords)
 
 
 @do.compare.rule(Slice)
-def compare(tx: Tracer, x: Slice, op: str, other: Value) -> Value | None:
+def compare(tx: Tracer, part: Slice, op: str, other: Value) -> Value | None:
     """Compare slices by their parts."""
     if isinstance(other, Slice) and op in ("==", "!="):
-        return operators.compare(tx, op, Tuple(x.parts), Tuple(other.parts))
+        return operators.compare(tx, op, Tuple(part.parts), Tuple(other.parts))
     return None
 
 
 @codegen.reconstruct.rule(Slice)
-def reconstruct(out: Builder, x: Slice) -> None:
+def reconstruct(out: Builder, bounds: Slice) -> None:
     """Build the slice."""
-    for part in x.parts:
+    for part in bounds.parts:
         out.load(part)
     out.emit("BUILD_SLICE", 3)
 
 
-def _indices(tx: Tracer, x: Slice, args: list[Value], keywords: Keywords) -> Value:
+def _indices(tx: Tracer, part: Slice, args: list[Value], keywords: Keywords) -> Value:
     (length,) = arity("indices", args, keywords, 1)
-    return tx.live.from_python(folding.real(tx, x.as_python().indices, length.as_python()))
+    return tx.live.from_python(folding.real(tx, part.as_python().indices, length.as_python()))
 
 
 METHODS: dict[str, methods.Rule] = {"indices": _indices}

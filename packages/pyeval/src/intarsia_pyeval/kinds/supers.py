@@ -20,30 +20,30 @@ __all__: list[str] = []
 
 
 @codegen.reconstruct.rule(HandledByCaller)
-def reconstruct_handled_by_caller(out: Builder, x: HandledByCaller) -> None:
+def reconstruct_handled_by_caller(out: Builder, exception: HandledByCaller) -> None:
     """Ask CPython."""
     out.call(lambda: out.constant(sys.exception), [])
 
 
 @do.get_attribute.rule(Super)
-def get_attribute(tx: Tracer, x: Super, name: str) -> Value:
+def get_attribute(tx: Tracer, owner: Super, name: str) -> Value:
     """Look the attribute up."""
-    return class_lookup.super_attribute(tx, x, name)
+    return class_lookup.super_attribute(tx, owner, name)
 
 
 @codegen.reconstruct.rule(Super)
-def reconstruct_super(out: Builder, x: Super) -> None:
+def reconstruct_super(out: Builder, owner: Super) -> None:
     """Make the object."""
-    out.call(lambda: out.constant(super), [lambda: out.constant(x.after), lambda: out.load(x.owner)])
+    out.call(lambda: out.constant(super), [lambda: out.constant(owner.after), lambda: out.load(owner.owner)])
 
 
 @do.truth.rule(Traceback)
-def truth(tx: Tracer, x: Traceback) -> bool:
+def truth(tx: Tracer, traceback: Traceback) -> bool:
     """Tracebacks are true."""
     return True
 
 
 @codegen.reconstruct.rule(Traceback)
-def reconstruct_traceback(out: Builder, x: Traceback) -> None:
+def reconstruct_traceback(out: Builder, traceback: Traceback) -> None:
     """There is no real traceback."""
     raise Unreconstructable("a traceback made while tracing is live")

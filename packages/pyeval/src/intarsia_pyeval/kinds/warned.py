@@ -54,9 +54,9 @@ def warn_at(message: str, category: type[Warning], file: str, line: int, names: 
 
 
 @codegen.emit_effects.rule(Warned)
-def emit_effects(out: Builder, x: Warned) -> None:
+def emit_effects(out: Builder, warning: Warned) -> None:
     """Give the warning."""
-    parts = (x.message, x.category, x.file, x.line, x.names)
+    parts = (warning.message, warning.category, warning.file, warning.line, warning.names)
     out.call(partial(out.emit, "LOAD_CONST", warn_at), [partial(out.emit, "LOAD_CONST", part) for part in parts])
     out.emit("POP_TOP")
 

@@ -17,44 +17,44 @@ if TYPE_CHECKING:
 __all__ = ["before_async_with", "end_async_for", "get_aiter", "get_anext", "get_awaitable"]
 
 
-def get_awaitable(f: EvaluatedFrame, i: Instruction) -> None:
+def get_awaitable(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Replace what is awaited by what is advanced."""
-    f.stack.append(_awaitable(f, f.stack.pop()))
+    frame.stack.append(_awaitable(frame, frame.stack.pop()))
 
 
-def before_async_with(f: EvaluatedFrame, i: Instruction) -> None:
+def before_async_with(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Begin to enter an asynchronous context manager."""
-    manager = f.stack.pop()
-    enter = special_method(f.tx, manager, "__aenter__")
-    f.stack.append(special_method(f.tx, manager, "__aexit__"))
-    f.stack.append(do.call(f.tx, enter, [], {}))
+    manager = frame.stack.pop()
+    enter = special_method(frame.tx, manager, "__aenter__")
+    frame.stack.append(special_method(frame.tx, manager, "__aexit__"))
+    frame.stack.append(do.call(frame.tx, enter, [], {}))
 
 
-def get_aiter(f: EvaluatedFrame, i: Instruction) -> None:
+def get_aiter(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Make an asynchronous iterator."""
-    f.stack.append(special(f.tx, f.stack.pop(), "__aiter__", []))
+    frame.stack.append(special(frame.tx, frame.stack.pop(), "__aiter__", []))
 
 
-def get_anext(f: EvaluatedFrame, i: Instruction) -> None:
+def get_anext(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push what is awaited for the next element."""
-    f.stack.append(_awaitable(f, special(f.tx, f.stack[-1], "__anext__", [])))
+    frame.stack.append(_awaitable(frame, special(frame.tx, frame.stack[-1], "__anext__", [])))
 
 
-def end_async_for(f: EvaluatedFrame, i: Instruction) -> None:
+def end_async_for(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """End the loop where its iterator did; any other exception goes on."""
-    exception = f.stack.pop()
-    f.stack.pop()
+    exception = frame.stack.pop()
+    frame.stack.pop()
     if not issubclass(exception.type(), StopAsyncIteration):
         raise Raised(exception)
 
 
-def _awaitable(f: EvaluatedFrame, value: Value) -> Value:
+def _awaitable(frame: EvaluatedFrame, value: Value) -> Value:
     """Return what awaiting a value advances."""
     if isinstance(value, Coroutine):
         if value.started:
             raise Break("tracer.exception", "a coroutine is awaited again")
         return value
-    found = special(f.tx, value, "__await__", [])
-    if isinstance(found, Coroutine) or f.tx.classes.find(found.type(), "__next__") is None:
+    found = special(frame.tx, value, "__await__", [])
+    if isinstance(found, Coroutine) or frame.tx.classes.find(found.type(), "__next__") is None:
         raise Break("tracer.exception", f"__await__ of {value.describe()} gives {found.describe()}")
     return found

@@ -30,66 +30,68 @@ __all__ = [
 ]
 
 
-def before_with(f: EvaluatedFrame, i: Instruction) -> None:
+def before_with(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Enter a context manager."""
-    manager = f.stack.pop()
-    enter = special_method(f.tx, manager, "__enter__")
-    f.stack.append(special_method(f.tx, manager, "__exit__"))
-    f.stack.append(do.call(f.tx, enter, [], {}))
+    manager = frame.stack.pop()
+    enter = special_method(frame.tx, manager, "__enter__")
+    frame.stack.append(special_method(frame.tx, manager, "__exit__"))
+    frame.stack.append(do.call(frame.tx, enter, [], {}))
 
 
-def with_except_start(f: EvaluatedFrame, i: Instruction) -> None:
+def with_except_start(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Call `__exit__` with the exception."""
-    exception = f.stack[-1]
-    leave = f.stack[-4]
-    f.stack.append(do.call(f.tx, leave, [f.tx.live.class_value(exception.type()), exception, Traceback()], {}))
+    exception = frame.stack[-1]
+    leave = frame.stack[-4]
+    frame.stack.append(
+        do.call(frame.tx, leave, [frame.tx.live.class_value(exception.type()), exception, Traceback()], {})
+    )
 
 
-def push_exc_info(f: EvaluatedFrame, i: Instruction) -> None:
+def push_exc_info(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Begin handling the exception on top."""
-    exception = f.stack.pop()
-    f.stack.append(f.tx.raising.handling or NONE)
-    f.stack.append(exception)
-    f.tx.raising.handling = exception
+    exception = frame.stack.pop()
+    frame.stack.append(frame.tx.raising.handling or NONE)
+    frame.stack.append(exception)
+    frame.tx.raising.handling = exception
 
 
-def pop_except(f: EvaluatedFrame, i: Instruction) -> None:
+def pop_except(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """End handling."""
-    before = f.stack.pop()
-    f.tx.raising.handling = None if is_none(before) else before
+    before = frame.stack.pop()
+    frame.tx.raising.handling = None if is_none(before) else before
 
 
-def check_exc_match(f: EvaluatedFrame, i: Instruction) -> None:
+def check_exc_match(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push whether the exception is of a class."""
-    wanted = f.stack.pop()
-    f.stack.append(boolean(matches_exception(f.tx.classes, f.stack[-1], wanted)))
+    wanted = frame.stack.pop()
+    frame.stack.append(boolean(matches_exception(frame.tx.classes, frame.stack[-1], wanted)))
 
 
-def check_eg_match(f: EvaluatedFrame, i: Instruction) -> None:
+def check_eg_match(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Replace an exception by what goes on and what `except*` handles, which is handled from here on."""
-    raised, wanted = f.popn(2)
-    rest, matched = exception_groups.match_group(f.tx, raised, wanted)
-    f.stack += [rest, matched]
+    raised, wanted = frame.popn(2)
+    rest, matched = exception_groups.match_group(frame.tx, raised, wanted)
+    frame.stack += [rest, matched]
     if not is_none(matched):
-        f.tx.raising.handling = matched
+        frame.tx.raising.handling = matched
 
 
-def prep_reraise_star(f: EvaluatedFrame, i: Instruction) -> None:
+def prep_reraise_star(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Replace what was caught, and what is left of it, by what is raised behind `except*`."""
-    raised, results = f.popn(2)
-    f.stack.append(exception_groups.reraised(f.tx, raised, results))
+    raised, results = frame.popn(2)
+    frame.stack.append(exception_groups.reraised(frame.tx, raised, results))
 
 
-def reraise(f: EvaluatedFrame, i: Instruction) -> None:
+def reraise(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Raise the exception on top again."""
-    raise Raised(f.stack.pop())
+    raise Raised(frame.stack.pop())
 
 
-def raise_varargs(f: EvaluatedFrame, i: Instruction) -> None:
+def raise_varargs(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Model the raise statement."""
-    raise_statement(f.tx, f.popn(i.arg))
+    raise_statement(frame.tx, frame.popn(instruction.arg))
 
 
-def load_assertion_error(f: EvaluatedFrame, i: Instruction) -> None:
+def load_assertion_error(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push AssertionError."""
-    f.stack.append(f.tx.live.class_value(AssertionError))
+    frame.stack.append(frame.tx.live.class_value(AssertionError))

@@ -39,129 +39,129 @@ __all__ = [
 ]
 
 
-def build_tuple(f: EvaluatedFrame, i: Instruction) -> None:
+def build_tuple(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Build a tuple."""
-    f.stack.append(Tuple(f.popn(i.arg)))
+    frame.stack.append(Tuple(frame.popn(instruction.arg)))
 
 
-def build_list(f: EvaluatedFrame, i: Instruction) -> None:
+def build_list(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Build a list."""
-    f.stack.append(List(f.popn(i.arg)))
+    frame.stack.append(List(frame.popn(instruction.arg)))
 
 
-def build_set(f: EvaluatedFrame, i: Instruction) -> None:
+def build_set(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Build a set."""
-    f.stack.append(set_store.of(f.tx, f.popn(i.arg)))
+    frame.stack.append(set_store.of(frame.tx, frame.popn(instruction.arg)))
 
 
-def build_map(f: EvaluatedFrame, i: Instruction) -> None:
+def build_map(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Build a dict from alternating keys and values."""
-    flat = f.popn(2 * i.arg)
+    flat = frame.popn(2 * instruction.arg)
     made = Dict()
     for key, value in zip(flat[::2], flat[1::2], strict=True):
-        do.set_item(f.tx, made, key, value)
-    f.stack.append(made)
+        do.set_item(frame.tx, made, key, value)
+    frame.stack.append(made)
 
 
-def build_const_key_map(f: EvaluatedFrame, i: Instruction) -> None:
+def build_const_key_map(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Build a dict from values and a tuple of keys."""
-    keys = iteration.unpack(f.tx, f.stack.pop())
+    keys = iteration.unpack(frame.tx, frame.stack.pop())
     made = Dict()
-    for key, value in zip(keys, f.popn(i.arg), strict=True):
-        do.set_item(f.tx, made, key, value)
-    f.stack.append(made)
+    for key, value in zip(keys, frame.popn(instruction.arg), strict=True):
+        do.set_item(frame.tx, made, key, value)
+    frame.stack.append(made)
 
 
-def build_slice(f: EvaluatedFrame, i: Instruction) -> None:
+def build_slice(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Build a slice."""
-    f.stack.append(Slice(f.popn(i.arg)))
+    frame.stack.append(Slice(frame.popn(instruction.arg)))
 
 
-def build_string(f: EvaluatedFrame, i: Instruction) -> None:
+def build_string(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Join strings."""
-    f.stack.append(texts.joined(f.tx.guards, f.popn(i.arg)))
+    frame.stack.append(texts.joined(frame.tx.guards, frame.popn(instruction.arg)))
 
 
-def list_append(f: EvaluatedFrame, i: Instruction) -> None:
+def list_append(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Append inside a comprehension."""
-    item = f.stack.pop()
-    do.call_method(f.tx, f.stack[-i.arg], "append", [item], {})
+    item = frame.stack.pop()
+    do.call_method(frame.tx, frame.stack[-instruction.arg], "append", [item], {})
 
 
-def list_extend(f: EvaluatedFrame, i: Instruction) -> None:
+def list_extend(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Extend a list that is being built."""
-    items = f.stack.pop()
-    if not any(f.tx.classes.find(items.type(), name) for name in ("__iter__", "__getitem__")):
-        f.tx.raising.error(TypeError, f"Value after * must be an iterable, not {items.type().__name__}")
-    do.call_method(f.tx, f.stack[-i.arg], "extend", [items], {})
+    items = frame.stack.pop()
+    if not any(frame.tx.classes.find(items.type(), name) for name in ("__iter__", "__getitem__")):
+        frame.tx.raising.error(TypeError, f"Value after * must be an iterable, not {items.type().__name__}")
+    do.call_method(frame.tx, frame.stack[-instruction.arg], "extend", [items], {})
 
 
-def set_add(f: EvaluatedFrame, i: Instruction) -> None:
+def set_add(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Add inside a comprehension."""
-    item = f.stack.pop()
-    do.call_method(f.tx, f.stack[-i.arg], "add", [item], {})
+    item = frame.stack.pop()
+    do.call_method(frame.tx, frame.stack[-instruction.arg], "add", [item], {})
 
 
-def set_update(f: EvaluatedFrame, i: Instruction) -> None:
+def set_update(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Update a set that is being built."""
-    items = f.stack.pop()
-    do.call_method(f.tx, f.stack[-i.arg], "update", [items], {})
+    items = frame.stack.pop()
+    do.call_method(frame.tx, frame.stack[-instruction.arg], "update", [items], {})
 
 
-def map_add(f: EvaluatedFrame, i: Instruction) -> None:
+def map_add(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Store inside a comprehension."""
-    key, value = f.popn(2)
-    do.set_item(f.tx, f.stack[-i.arg], key, value)
+    key, value = frame.popn(2)
+    do.set_item(frame.tx, frame.stack[-instruction.arg], key, value)
 
 
-def dict_update(f: EvaluatedFrame, i: Instruction) -> None:
+def dict_update(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Update a dict that is being built."""
-    items = _mapping(f)
-    do.call_method(f.tx, f.stack[-i.arg], "update", [items], {})
+    items = _mapping(frame)
+    do.call_method(frame.tx, frame.stack[-instruction.arg], "update", [items], {})
 
 
-def _mapping(f: EvaluatedFrame) -> Value:
+def _mapping(frame: EvaluatedFrame) -> Value:
     """Pop what stands behind `**`; the TypeError about anything but a mapping is left to CPython."""
-    items = f.stack.pop()
-    if not issubclass(items.type(), dict) and not special.has_attribute(f.tx, items, "keys"):
+    items = frame.stack.pop()
+    if not issubclass(items.type(), dict) and not special.has_attribute(frame.tx, items, "keys"):
         raise Break("tracer.exception", f"{items.describe()} stands behind **")
     return items
 
 
-def dict_merge(f: EvaluatedFrame, i: Instruction) -> None:
+def dict_merge(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Merge keyword arguments; a repeated one is left to CPython."""
-    items = _mapping(f)
-    target = cast(Dict, f.stack[-i.arg])
-    for hashed, key, value in iteration.pairs(f.tx, items):
-        if dict_store.find(f.tx, target, hashed) is not None:
+    items = _mapping(frame)
+    target = cast(Dict, frame.stack[-instruction.arg])
+    for hashed, key, value in iteration.pairs(frame.tx, items):
+        if dict_store.find(frame.tx, target, hashed) is not None:
             raise Break("tracer.exception", f"the keyword {hashed!r} is given twice")
-        dict_store.store(f.tx, target, hashed, key, value)
+        dict_store.store(frame.tx, target, hashed, key, value)
 
 
-def unpack_sequence(f: EvaluatedFrame, i: Instruction) -> None:
+def unpack_sequence(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Unpack exactly as many elements."""
-    value = f.stack.pop()
-    found = unpack_exactly(f.tx, value, i.arg)
-    f.stack.extend(reversed(found))
+    value = frame.stack.pop()
+    found = unpack_exactly(frame.tx, value, instruction.arg)
+    frame.stack.extend(reversed(found))
 
 
-def unpack_ex(f: EvaluatedFrame, i: Instruction) -> None:
+def unpack_ex(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Unpack with a starred target."""
-    before, after = i.arg & 255, i.arg >> 8
-    value = f.stack.pop()
-    if iteration.is_read_whole(f.tx.classes, value):
-        found = iteration.unpack(f.tx, value)
+    before, after = instruction.arg & 255, instruction.arg >> 8
+    value = frame.stack.pop()
+    if iteration.is_read_whole(frame.tx.classes, value):
+        found = iteration.unpack(frame.tx, value)
     else:
-        iterator = do.iterate(f.tx, value)
-        found = list(itertools.islice(iteration.elements_left(f.tx, iterator), before))
-        found += iteration.taken(f.tx, iterator) if len(found) == before else []
+        iterator = do.iterate(frame.tx, value)
+        found = list(itertools.islice(iteration.elements_left(frame.tx, iterator), before))
+        found += iteration.taken(frame.tx, iterator) if len(found) == before else []
     if len(found) < before + after:
         wanted = f"expected at least {before + after}, got {len(found)}"
-        f.tx.raising.error(ValueError, f"not enough values to unpack ({wanted})")
+        frame.tx.raising.error(ValueError, f"not enough values to unpack ({wanted})")
     end = len(found) - after
-    f.stack.extend(reversed([*found[:before], List(found[before:end]), *found[end:]]))
+    frame.stack.extend(reversed([*found[:before], List(found[before:end]), *found[end:]]))
 
 
-def list_to_tuple(f: EvaluatedFrame, i: Instruction) -> None:
+def list_to_tuple(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Turn a list into a tuple."""
-    f.stack.append(Tuple(iteration.unpack(f.tx, f.stack.pop())))
+    frame.stack.append(Tuple(iteration.unpack(frame.tx, frame.stack.pop())))

@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 __all__ = ["call", "call_function_ex", "make_function"]
 
 
-def call(f: EvaluatedFrame, function: Value, args: list[Value], names: tuple[str, ...]) -> None:
+def call(frame: EvaluatedFrame, function: Value, args: list[Value], names: tuple[str, ...]) -> None:
     """Call; the last arguments are named."""
     keywords = {}
     if names:
         keywords = dict(zip(names, args[-len(names) :], strict=True))
         args = args[: -len(names)]
-    f.stack.append(do.call(f.tx, function, args, keywords))
+    frame.stack.append(do.call(frame.tx, function, args, keywords))
 
 
-def call_function_ex(f: EvaluatedFrame, i: Instruction) -> None:
+def call_function_ex(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Call with an iterable of arguments and a mapping of keywords."""
     keywords: dict[str, Value] = {}
-    if i.arg & 1:
-        for hashed, _, value in iteration.pairs(f.tx, building._mapping(f)):
+    if instruction.arg & 1:
+        for hashed, _, value in iteration.pairs(frame.tx, building._mapping(frame)):
             if not isinstance(hashed, str):
                 raise Break("tracer.exception", "keywords must be strings")
             keywords[hashed] = value
-    given = f.stack.pop()
-    if not any(f.tx.classes.find(given.type(), name) for name in ("__iter__", "__getitem__")):
+    given = frame.stack.pop()
+    if not any(frame.tx.classes.find(given.type(), name) for name in ("__iter__", "__getitem__")):
         raise Break("tracer.exception", f"{given.describe()} stands behind *")
-    args = iteration.taken(f.tx, given)
-    one, other = f.popn(2)
-    f.stack.append(do.call(f.tx, one if other is NULL else other, args, keywords))
+    args = iteration.taken(frame.tx, given)
+    one, other = frame.popn(2)
+    frame.stack.append(do.call(frame.tx, one if other is NULL else other, args, keywords))
 
 
-def make_function(f: EvaluatedFrame, code: Any) -> Any:
+def make_function(frame: EvaluatedFrame, code: Any) -> Any:
     """Make a function without defaults."""
-    return MadeFunction(code, f.globals)
+    return MadeFunction(code, frame.globals)

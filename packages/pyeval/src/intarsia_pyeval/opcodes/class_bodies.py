@@ -31,90 +31,94 @@ __all__ = [
 ]
 
 
-def load_build_class(f: EvaluatedFrame, i: Instruction) -> None:
+def load_build_class(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push what makes classes."""
-    f.stack.append(f.tx.live.wrap(builtins.__build_class__, None))
+    frame.stack.append(frame.tx.live.wrap(builtins.__build_class__, None))
 
 
-def load_name(f: EvaluatedFrame, i: Instruction) -> None:
+def load_name(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push a variable of the class, a global or a builtin."""
-    found = dict_store.find(f.tx, _names(f), i.value)
-    f.stack.append(namespaces.global_or_builtin(f.tx, f.globals, i.value) if found is None else found)
+    found = dict_store.find(frame.tx, _names(frame), instruction.value)
+    frame.stack.append(
+        namespaces.global_or_builtin(frame.tx, frame.globals, instruction.value) if found is None else found
+    )
 
 
-def store_name(f: EvaluatedFrame, i: Instruction) -> None:
+def store_name(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Set a variable of the class; what a metaclass prepared may make something else of the value."""
-    names, value = _names(f), f.stack.pop()
+    names, value = _names(frame), frame.stack.pop()
     if names.prepared is not None:
-        real = stand_ins.stand_in(f.tx, value)
+        real = stand_ins.stand_in(frame.tx, value)
         if stand_ins.held_in(real) is not None:
             raise Break("tracer.call", f"an enumeration is made of {value.describe()}")
-        names.prepared[i.value] = real
-        if names.prepared.get(i.value, real) is not real:
-            value = f.tx.live.from_python(names.prepared[i.value])
-    dict_store.store(f.tx, names, i.value, Const(i.value), value)
+        names.prepared[instruction.value] = real
+        if names.prepared.get(instruction.value, real) is not real:
+            value = frame.tx.live.from_python(names.prepared[instruction.value])
+    dict_store.store(frame.tx, names, instruction.value, Const(instruction.value), value)
 
 
-def delete_name(f: EvaluatedFrame, i: Instruction) -> None:
+def delete_name(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Delete a variable of the class."""
-    names = _names(f)
+    names = _names(frame)
     if names.prepared is not None:
-        raise Break("tracer.opcode", f"{i.value!r} is deleted in the body of a class whose metaclass sees it")
-    if dict_store.remove(f.tx, names, i.value, Const(i.value)) is None:
-        f.tx.raising.error(NameError, f"name {i.value!r} is not defined")
+        raise Break("tracer.opcode", f"{instruction.value!r} is deleted in the body of a class whose metaclass sees it")
+    if dict_store.remove(frame.tx, names, instruction.value, Const(instruction.value)) is None:
+        frame.tx.raising.error(NameError, f"name {instruction.value!r} is not defined")
 
 
-def setup_annotations(f: EvaluatedFrame, i: Instruction) -> None:
+def setup_annotations(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Make the dict of annotations, unless there is one."""
-    names = _names(f)
-    if dict_store.find(f.tx, names, "__annotations__") is None:
+    names = _names(frame)
+    if dict_store.find(frame.tx, names, "__annotations__") is None:
         if names.prepared is not None:
             raise Break("tracer.opcode", "annotations in the body of a class whose metaclass sees them")
-        dict_store.store(f.tx, names, "__annotations__", Const("__annotations__"), Dict())
+        dict_store.store(frame.tx, names, "__annotations__", Const("__annotations__"), Dict())
 
 
-def load_classderef(f: EvaluatedFrame, i: Instruction) -> None:
+def load_classderef(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push a variable of the class, or what a cell holds."""
-    found = dict_store.find(f.tx, _names(f), i.value)
+    found = dict_store.find(frame.tx, _names(frame), instruction.value)
     if found is not None:
-        f.stack.append(found)
+        frame.stack.append(found)
     else:
-        variables.load_deref(f, i)
+        variables.load_deref(frame, instruction)
 
 
-def load_locals(f: EvaluatedFrame, i: Instruction) -> None:
+def load_locals(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push the namespace."""
-    f.stack.append(_names(f))
+    frame.stack.append(_names(frame))
 
 
-def load_from_dict_or_deref(f: EvaluatedFrame, i: Instruction) -> None:
+def load_from_dict_or_deref(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Replace a namespace by what it or a cell holds."""
-    found = _found(f, f.stack.pop(), i.value)
+    found = _found(frame, frame.stack.pop(), instruction.value)
     if found is not None:
-        f.stack.append(found)
+        frame.stack.append(found)
     else:
-        variables.load_deref(f, i)
+        variables.load_deref(frame, instruction)
 
 
-def load_from_dict_or_globals(f: EvaluatedFrame, i: Instruction) -> None:
+def load_from_dict_or_globals(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Replace a namespace by what it, the globals or the builtins hold."""
-    found = _found(f, f.stack.pop(), i.value)
-    f.stack.append(namespaces.global_or_builtin(f.tx, f.globals, i.value) if found is None else found)
+    found = _found(frame, frame.stack.pop(), instruction.value)
+    frame.stack.append(
+        namespaces.global_or_builtin(frame.tx, frame.globals, instruction.value) if found is None else found
+    )
 
 
-def _names(f: EvaluatedFrame) -> Names:
+def _names(frame: EvaluatedFrame) -> Names:
     """Return the namespace of the class.
 
     Raises:
         Break: The frame is another's, such as that of a module.
     """
-    if f.names is None:
+    if frame.names is None:
         raise Break("tracer.opcode", "names of a frame that is no body of a class")
-    return f.names
+    return frame.names
 
 
-def _found(f: EvaluatedFrame, names: Value, name: str) -> Value | None:
+def _found(frame: EvaluatedFrame, names: Value, name: str) -> Value | None:
     """Look a name up in a namespace."""
     if not isinstance(names, Dict):
         raise Break("tracer.opcode", f"{name!r} is looked up in {names.describe()}")
-    return dict_store.find(f.tx, names, name)
+    return dict_store.find(frame.tx, names, name)

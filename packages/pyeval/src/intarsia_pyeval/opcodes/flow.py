@@ -38,127 +38,130 @@ __all__ = [
 ]
 
 
-def jump(f: EvaluatedFrame, i: Instruction) -> None:
+def jump(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Jump."""
-    f.pc = i.target
+    frame.pc = instruction.target
 
 
-def jump_backward(f: EvaluatedFrame, i: Instruction) -> None:
+def jump_backward(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Jump back; loops are unrolled, so they spend the budget."""
-    f.tx.frames.spend(i.index - i.target)
-    f.pc = i.target
+    frame.tx.frames.spend(instruction.index - instruction.target)
+    frame.pc = instruction.target
 
 
-def pop_jump_if_false(f: EvaluatedFrame, i: Instruction) -> None:
+def pop_jump_if_false(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Jump if the top is false."""
-    if not do.branch(f.tx, f.stack.pop(), partial(_expected, f, i, jumps=False)):
-        _jump(f, i)
+    if not do.branch(frame.tx, frame.stack.pop(), partial(_expected, frame, instruction, jumps=False)):
+        _jump(frame, instruction)
 
 
-def pop_jump_if_true(f: EvaluatedFrame, i: Instruction) -> None:
+def pop_jump_if_true(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Jump if the top is true."""
-    if do.branch(f.tx, f.stack.pop(), partial(_expected, f, i, jumps=True)):
-        _jump(f, i)
+    if do.branch(frame.tx, frame.stack.pop(), partial(_expected, frame, instruction, jumps=True)):
+        _jump(frame, instruction)
 
 
-def _expected(f: EvaluatedFrame, i: Instruction, *, jumps: bool) -> bool | None:
+def _expected(frame: EvaluatedFrame, instruction: Instruction, *, jumps: bool) -> bool | None:
     """Return the truth that goes on, where the other surely raises; `jumps` is the one that jumps."""
-    ways = {jumps: surely_raises(f.code, i.target), not jumps: surely_raises(f.code, i.index + 1)}
+    ways = {
+        jumps: surely_raises(frame.code, instruction.target),
+        not jumps: surely_raises(frame.code, instruction.index + 1),
+    }
     return None if ways[True] == ways[False] else ways[False]
 
 
-def pop_jump_if_none(f: EvaluatedFrame, i: Instruction) -> None:
+def pop_jump_if_none(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Jump if the top is None."""
-    if is_none(f.stack.pop()):
-        _jump(f, i)
+    if is_none(frame.stack.pop()):
+        _jump(frame, instruction)
 
 
-def pop_jump_if_not_none(f: EvaluatedFrame, i: Instruction) -> None:
+def pop_jump_if_not_none(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Jump if the top isn't None."""
-    if not is_none(f.stack.pop()):
-        _jump(f, i)
+    if not is_none(frame.stack.pop()):
+        _jump(frame, instruction)
 
 
-def _jump(f: EvaluatedFrame, i: Instruction) -> None:
+def _jump(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Jump; going back spends the budget."""
-    if i.target < i.index:
-        f.tx.frames.spend(i.index - i.target)
-    f.pc = i.target
+    if instruction.target < instruction.index:
+        frame.tx.frames.spend(instruction.index - instruction.target)
+    frame.pc = instruction.target
 
 
-def jump_if_false_or_pop(f: EvaluatedFrame, i: Instruction) -> None:
+def jump_if_false_or_pop(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Jump if the top is false, else drop it."""
-    if do.truth(f.tx, f.stack[-1]):
-        f.stack.pop()
+    if do.truth(frame.tx, frame.stack[-1]):
+        frame.stack.pop()
     else:
-        f.pc = i.target
+        frame.pc = instruction.target
 
 
-def jump_if_true_or_pop(f: EvaluatedFrame, i: Instruction) -> None:
+def jump_if_true_or_pop(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Jump if the top is true, else drop it."""
-    if do.truth(f.tx, f.stack[-1]):
-        f.pc = i.target
+    if do.truth(frame.tx, frame.stack[-1]):
+        frame.pc = instruction.target
     else:
-        f.stack.pop()
+        frame.stack.pop()
 
 
-def get_iter(f: EvaluatedFrame, i: Instruction) -> None:
+def get_iter(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Make an iterator."""
-    f.stack.append(do.iterate(f.tx, f.stack.pop()))
+    frame.stack.append(do.iterate(frame.tx, frame.stack.pop()))
 
 
-def for_iter(f: EvaluatedFrame, i: Instruction, skipped: int) -> None:
+def for_iter(frame: EvaluatedFrame, instruction: Instruction, skipped: int) -> None:
     """Push the next element, or drop the iterator and leave the loop."""
-    found = do.advance(f.tx, f.stack[-1])
+    found = do.advance(frame.tx, frame.stack[-1])
     if found is not None:
-        f.stack.append(found)
+        frame.stack.append(found)
         return
-    f.stack.pop()
-    f.pc = i.target + skipped
+    frame.stack.pop()
+    frame.pc = instruction.target + skipped
 
 
-def return_value(f: EvaluatedFrame, i: Instruction) -> Signal:
+def return_value(frame: EvaluatedFrame, instruction: Instruction) -> Signal:
     """Return the top."""
-    return f.stack.pop()
+    return frame.stack.pop()
 
 
-def return_generator(f: EvaluatedFrame, i: Instruction) -> None:
+def return_generator(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """The generator was made by the call; its first `send` puts the value for the next POP_TOP on the stack."""
 
 
-def yield_value(f: EvaluatedFrame, i: Instruction) -> Signal:
+def yield_value(frame: EvaluatedFrame, instruction: Instruction) -> Signal:
     """Give the top to whoever advances the generator."""
-    return Yielded(f.stack.pop())
+    return Yielded(frame.stack.pop())
 
 
-def get_yield_from_iter(f: EvaluatedFrame, i: Instruction) -> None:
+def get_yield_from_iter(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Make an iterator for `yield from`."""
-    if isinstance(f.stack[-1], Coroutine) and not f.code.co_flags & inspect.CO_COROUTINE:
+    if isinstance(frame.stack[-1], Coroutine) and not frame.code.co_flags & inspect.CO_COROUTINE:
         raise Break("tracer.exception", "a generator yields from a coroutine")
-    if not isinstance(f.stack[-1], Generator):
-        f.stack.append(do.iterate(f.tx, f.stack.pop()))
+    if not isinstance(frame.stack[-1], Generator):
+        frame.stack.append(do.iterate(frame.tx, frame.stack.pop()))
 
 
-def send(f: EvaluatedFrame, i: Instruction, keep_receiver: bool) -> None:
+def send(frame: EvaluatedFrame, instruction: Instruction, keep_receiver: bool) -> None:
     """Advance the inner iterator of `yield from`."""
-    value = f.stack.pop()
-    receiver = f.stack[-1]
+    value = frame.stack.pop()
+    receiver = frame.stack[-1]
     try:
         if is_none(value):
             found = (
-                iteration.next_or_stop(f.tx, receiver)
+                iteration.next_or_stop(frame.tx, receiver)
                 if not isinstance(receiver, Generator)
-                else generators.send(f.tx, receiver, value)
+                else generators.send(frame.tx, receiver, value)
             )
         else:
-            found = do.call(f.tx, do.get_attribute(f.tx, receiver, "send"), [value], {})
+            found = do.call(frame.tx, do.get_attribute(frame.tx, receiver, "send"), [value], {})
     except Raised as raised:
         if not raised.is_a(StopIteration):
             raise
-        result = do.get_attribute(f.tx, raised.value, "value")
+        result = do.get_attribute(frame.tx, raised.value, "value")
         if not keep_receiver:
-            f.stack.pop()
-        f.stack.append(result)
-        f.pc = i.target
+            frame.stack.pop()
+        frame.stack.append(result)
+        frame.pc = instruction.target
         return
-    f.stack.append(found)
+    frame.stack.append(found)

@@ -17,32 +17,32 @@ if TYPE_CHECKING:
 __all__ = ["match_class", "match_keys", "match_mapping", "match_sequence"]
 
 
-def match_mapping(f: EvaluatedFrame, i: Instruction) -> None:
+def match_mapping(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push whether the top is a mapping."""
-    f.stack.append(boolean(bool(f.stack[-1].type().__flags__ & (1 << 6))))
+    frame.stack.append(boolean(bool(frame.stack[-1].type().__flags__ & (1 << 6))))
 
 
-def match_sequence(f: EvaluatedFrame, i: Instruction) -> None:
+def match_sequence(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push whether the top is a sequence."""
-    f.stack.append(boolean(bool(f.stack[-1].type().__flags__ & (1 << 5))))
+    frame.stack.append(boolean(bool(frame.stack[-1].type().__flags__ & (1 << 5))))
 
 
-def match_keys(f: EvaluatedFrame, i: Instruction) -> None:
+def match_keys(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push the values of keys, or None."""
-    subject, keys = f.stack[-2], f.stack[-1]
+    subject, keys = frame.stack[-2], frame.stack[-1]
     found = []
-    wanted = iteration.unpack(f.tx, keys)
-    if len({do.hash_key(f.tx, key) for key in wanted}) != len(wanted):
+    wanted = iteration.unpack(frame.tx, keys)
+    if len({do.hash_key(frame.tx, key) for key in wanted}) != len(wanted):
         raise Break("tracer.exception", "a mapping pattern repeats a key")
     for key in wanted:
-        if not do.contains(f.tx, subject, key):
-            f.stack.append(NONE)
+        if not do.contains(frame.tx, subject, key):
+            frame.stack.append(NONE)
             return
-        found.append(do.get_item(f.tx, subject, key))
-    f.stack.append(Tuple(found))
+        found.append(do.get_item(frame.tx, subject, key))
+    frame.stack.append(Tuple(found))
 
 
-def match_class(f: EvaluatedFrame, i: Instruction) -> None:
+def match_class(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push the attributes of a class pattern, or None."""
-    subject, cls, names = f.popn(3)
-    f.stack.append(patterns.match_class(f.tx, subject, cls, i.arg, iteration.unpack(f.tx, names)))
+    subject, cls, names = frame.popn(3)
+    frame.stack.append(patterns.match_class(frame.tx, subject, cls, instruction.arg, iteration.unpack(frame.tx, names)))

@@ -36,80 +36,82 @@ _OPERATORS = ["+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^
 _IN_PLACE = len(_OPERATORS)
 
 
-def store_attr(f: EvaluatedFrame, i: Instruction) -> None:
+def store_attr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Set an attribute."""
-    value, owner = f.popn(2)
-    do.set_attribute(f.tx, owner, i.value, value)
+    value, owner = frame.popn(2)
+    do.set_attribute(frame.tx, owner, instruction.value, value)
 
 
-def delete_attr(f: EvaluatedFrame, i: Instruction) -> None:
+def delete_attr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Delete an attribute."""
-    do.delete_attribute(f.tx, f.stack.pop(), i.value)
+    do.delete_attribute(frame.tx, frame.stack.pop(), instruction.value)
 
 
-def binary_subscr(f: EvaluatedFrame, i: Instruction) -> None:
+def binary_subscr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read an item."""
-    owner, key = f.popn(2)
-    f.stack.append(do.get_item(f.tx, owner, key))
+    owner, key = frame.popn(2)
+    frame.stack.append(do.get_item(frame.tx, owner, key))
 
 
-def store_subscr(f: EvaluatedFrame, i: Instruction) -> None:
+def store_subscr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Set an item."""
-    value, owner, key = f.popn(3)
-    do.set_item(f.tx, owner, key, value)
+    value, owner, key = frame.popn(3)
+    do.set_item(frame.tx, owner, key, value)
 
 
-def delete_subscr(f: EvaluatedFrame, i: Instruction) -> None:
+def delete_subscr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Delete an item."""
-    owner, key = f.popn(2)
-    do.delete_item(f.tx, owner, key)
+    owner, key = frame.popn(2)
+    do.delete_item(frame.tx, owner, key)
 
 
-def binary_op(f: EvaluatedFrame, i: Instruction) -> None:
+def binary_op(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Apply a binary operator, plain or in place."""
-    left, right = f.popn(2)
-    in_place = i.arg >= _IN_PLACE
-    f.stack.append(operators.binary(f.tx, _OPERATORS[i.arg - _IN_PLACE * in_place], left, right, in_place))
+    left, right = frame.popn(2)
+    in_place = instruction.arg >= _IN_PLACE
+    frame.stack.append(
+        operators.binary(frame.tx, _OPERATORS[instruction.arg - _IN_PLACE * in_place], left, right, in_place)
+    )
 
 
-def unary_negative(f: EvaluatedFrame, i: Instruction) -> None:
+def unary_negative(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Negate."""
-    f.stack.append(do.unary(f.tx, f.stack.pop(), "-"))
+    frame.stack.append(do.unary(frame.tx, frame.stack.pop(), "-"))
 
 
-def unary_positive(f: EvaluatedFrame, i: Instruction) -> None:
+def unary_positive(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Apply unary plus."""
-    f.stack.append(do.unary(f.tx, f.stack.pop(), "+"))
+    frame.stack.append(do.unary(frame.tx, frame.stack.pop(), "+"))
 
 
-def unary_invert(f: EvaluatedFrame, i: Instruction) -> None:
+def unary_invert(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Invert."""
-    f.stack.append(do.unary(f.tx, f.stack.pop(), "~"))
+    frame.stack.append(do.unary(frame.tx, frame.stack.pop(), "~"))
 
 
-def unary_not(f: EvaluatedFrame, i: Instruction) -> None:
+def unary_not(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push whether the top is false."""
-    f.stack.append(operators.negated(f.tx, f.stack.pop()))
+    frame.stack.append(operators.negated(frame.tx, frame.stack.pop()))
 
 
-def compare(f: EvaluatedFrame, op: str) -> None:
+def compare(frame: EvaluatedFrame, op: str) -> None:
     """Compare the two topmost entries."""
-    left, right = f.popn(2)
-    f.stack.append(operators.compare(f.tx, op, left, right))
+    left, right = frame.popn(2)
+    frame.stack.append(operators.compare(frame.tx, op, left, right))
 
 
-def is_op(f: EvaluatedFrame, i: Instruction) -> None:
+def is_op(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Compare by identity."""
-    left, right = f.popn(2)
-    f.stack.append(boolean(operators.same(f.tx, left, right) is not bool(i.arg)))
+    left, right = frame.popn(2)
+    frame.stack.append(boolean(operators.same(frame.tx, left, right) is not bool(instruction.arg)))
 
 
-def contains_op(f: EvaluatedFrame, i: Instruction) -> None:
+def contains_op(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Test membership."""
-    item, container = f.popn(2)
-    f.stack.append(boolean(do.contains(f.tx, container, item) is not bool(i.arg)))
+    item, container = frame.popn(2)
+    frame.stack.append(boolean(do.contains(frame.tx, container, item) is not bool(instruction.arg)))
 
 
-def get_len(f: EvaluatedFrame, i: Instruction) -> None:
+def get_len(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push the length of the top."""
-    f.stack.append(Const(do.length(f.tx, f.stack[-1])))
+    frame.stack.append(Const(do.length(frame.tx, frame.stack[-1])))

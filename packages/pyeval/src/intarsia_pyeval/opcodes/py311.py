@@ -33,61 +33,61 @@ __all__ = [
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 
 
-def load_attr(f: EvaluatedFrame, i: Instruction) -> None:
+def load_attr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read an attribute."""
-    f.stack.append(do.get_attribute(f.tx, f.stack.pop(), i.value))
+    frame.stack.append(do.get_attribute(frame.tx, frame.stack.pop(), instruction.value))
 
 
-def load_method(f: EvaluatedFrame, i: Instruction) -> None:
+def load_method(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read a method that is called next."""
-    found = do.get_attribute(f.tx, f.stack.pop(), i.value)
-    f.stack.append(NULL)
-    f.stack.append(found)
+    found = do.get_attribute(frame.tx, frame.stack.pop(), instruction.value)
+    frame.stack.append(NULL)
+    frame.stack.append(found)
 
 
-def call(f: EvaluatedFrame, i: Instruction) -> None:
+def call(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Call; below the arguments lie an empty slot and a callable, or a callable and its first argument."""
-    args = f.popn(i.arg)
-    one, other = f.popn(2)
+    args = frame.popn(instruction.arg)
+    one, other = frame.popn(2)
     if one is NULL:
-        calls.call(f, other, args, i.keywords)
+        calls.call(frame, other, args, instruction.keywords)
     else:
-        calls.call(f, one, [other, *args], i.keywords)
+        calls.call(frame, one, [other, *args], instruction.keywords)
 
 
-def compare_op(f: EvaluatedFrame, i: Instruction) -> None:
+def compare_op(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Compare."""
-    operations.compare(f, _COMPARE[i.arg])
+    operations.compare(frame, _COMPARE[instruction.arg])
 
 
-def for_iter(f: EvaluatedFrame, i: Instruction) -> None:
+def for_iter(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Advance the loop."""
-    flow.for_iter(f, i, 0)
+    flow.for_iter(frame, instruction, 0)
 
 
-def send(f: EvaluatedFrame, i: Instruction) -> None:
+def send(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Advance `yield from`; the receiver is dropped at the end."""
-    flow.send(f, i, keep_receiver=False)
+    flow.send(frame, instruction, keep_receiver=False)
 
 
-def make_function(f: EvaluatedFrame, i: Instruction) -> None:
+def make_function(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Make a function with defaults, annotations and a closure, as flags say."""
-    made = calls.make_function(f, cast(CodeType, f.stack.pop().as_python()))
-    if i.arg & 8:
-        made.closure = tuple(cast(Cell, cell) for cell in iteration.unpack(f.tx, f.stack.pop()))
-    if i.arg & 4:
-        made.annotations = f.stack.pop()
-    if i.arg & 2:
-        made.keyword_defaults = cast(Dict, f.stack.pop())
-    if i.arg & 1:
-        made.defaults = tuple(iteration.unpack(f.tx, f.stack.pop()))
-    f.stack.append(made)
+    made = calls.make_function(frame, cast(CodeType, frame.stack.pop().as_python()))
+    if instruction.arg & 8:
+        made.closure = tuple(cast(Cell, cell) for cell in iteration.unpack(frame.tx, frame.stack.pop()))
+    if instruction.arg & 4:
+        made.annotations = frame.stack.pop()
+    if instruction.arg & 2:
+        made.keyword_defaults = cast(Dict, frame.stack.pop())
+    if instruction.arg & 1:
+        made.defaults = tuple(iteration.unpack(frame.tx, frame.stack.pop()))
+    frame.stack.append(made)
 
 
-def format_value(f: EvaluatedFrame, i: Instruction) -> None:
+def format_value(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Format a value of an f-string."""
-    spec = f.stack.pop() if i.arg & 4 else None
-    f.stack.append(formatting.format_value(f.tx, f.stack.pop(), i.arg & 3, spec))
+    spec = frame.stack.pop() if instruction.arg & 4 else None
+    frame.stack.append(formatting.format_value(frame.tx, frame.stack.pop(), instruction.arg & 3, spec))
 
 
 TABLE: dict[str, Opcode] = {

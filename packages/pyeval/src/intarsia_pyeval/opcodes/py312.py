@@ -44,123 +44,123 @@ _LIST_TO_TUPLE, _UNARY_POSITIVE, _STOP_ITERATION = 6, 5, 3
 _PREP_RERAISE_STAR = 1  # of CALL_INTRINSIC_2
 
 
-def load_attr(f: EvaluatedFrame, i: Instruction) -> None:
+def load_attr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read an attribute; with the flag, put the empty slot of a call below it."""
-    found = do.get_attribute(f.tx, f.stack.pop(), i.value)
-    if i.arg & 1:
-        f.stack.append(NULL)
-    f.stack.append(found)
+    found = do.get_attribute(frame.tx, frame.stack.pop(), instruction.value)
+    if instruction.arg & 1:
+        frame.stack.append(NULL)
+    frame.stack.append(found)
 
 
-def super_attribute(f: EvaluatedFrame, i: Instruction) -> Value:
+def super_attribute(frame: EvaluatedFrame, instruction: Instruction) -> Value:
     """Read an attribute of `super()`, whose three parts lie on the stack."""
-    function, cls, owner = f.popn(3)
+    function, cls, owner = frame.popn(3)
     if not isinstance(function, ClassValue) or function.value is not super or not isinstance(cls, ClassValue):
         raise Break("tracer.call", "super isn't the built-in class")
-    return do.get_attribute(f.tx, Super(cls.value, owner), i.value)
+    return do.get_attribute(frame.tx, Super(cls.value, owner), instruction.value)
 
 
-def load_super_attr(f: EvaluatedFrame, i: Instruction) -> None:
+def load_super_attr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read an attribute of `super()`; with the flag, put the empty slot of a call below it."""
-    found = super_attribute(f, i)
-    if i.arg & 1:
-        f.stack.append(NULL)
-    f.stack.append(found)
+    found = super_attribute(frame, instruction)
+    if instruction.arg & 1:
+        frame.stack.append(NULL)
+    frame.stack.append(found)
 
 
-def compare_op(f: EvaluatedFrame, i: Instruction) -> None:
+def compare_op(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Compare."""
-    operations.compare(f, _COMPARE[i.arg >> 4])
+    operations.compare(frame, _COMPARE[instruction.arg >> 4])
 
 
-def binary_slice(f: EvaluatedFrame, i: Instruction) -> None:
+def binary_slice(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read a slice."""
-    owner, *bounds = f.popn(3)
-    f.stack.append(do.get_item(f.tx, owner, Slice(bounds)))
+    owner, *bounds = frame.popn(3)
+    frame.stack.append(do.get_item(frame.tx, owner, Slice(bounds)))
 
 
-def store_slice(f: EvaluatedFrame, i: Instruction) -> None:
+def store_slice(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Set a slice."""
-    value, owner, *bounds = f.popn(4)
-    do.set_item(f.tx, owner, Slice(bounds), value)
+    value, owner, *bounds = frame.popn(4)
+    do.set_item(frame.tx, owner, Slice(bounds), value)
 
 
-def load_fast_and_clear(f: EvaluatedFrame, i: Instruction) -> None:
+def load_fast_and_clear(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Save what a comprehension's variable hides, or an empty slot."""
-    hidden: Value = f.cells.pop(i.value) if i.value in f.cells else NULL
-    if i.value in f.locals:
-        hidden = variables.read_local(f, i.value)
-        del f.locals[i.value]
-    f.stack.append(hidden)
+    hidden: Value = frame.cells.pop(instruction.value) if instruction.value in frame.cells else NULL
+    if instruction.value in frame.locals:
+        hidden = variables.read_local(frame, instruction.value)
+        del frame.locals[instruction.value]
+    frame.stack.append(hidden)
 
 
-def store_fast(f: EvaluatedFrame, i: Instruction) -> None:
+def store_fast(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Set a local, or put back what a comprehension hid."""
-    write_local(f, i.value, f.stack.pop())
+    write_local(frame, instruction.value, frame.stack.pop())
 
 
-def write_local(f: EvaluatedFrame, name: str, value: Value) -> None:
+def write_local(frame: EvaluatedFrame, name: str, value: Value) -> None:
     """Set a local; an empty slot unbinds it, and a cell becomes its cell again."""
-    f.cells.pop(name, None)
+    frame.cells.pop(name, None)
     if value is NULL:
-        f.locals.pop(name, None)
+        frame.locals.pop(name, None)
     elif isinstance(value, Cell):
-        f.cells[name] = value
+        frame.cells[name] = value
     else:
-        f.locals[name] = value
+        frame.locals[name] = value
 
 
-def return_const(f: EvaluatedFrame, i: Instruction) -> Signal:
+def return_const(frame: EvaluatedFrame, instruction: Instruction) -> Signal:
     """Return a constant."""
-    return f.tx.live.constant(i.value)
+    return frame.tx.live.constant(instruction.value)
 
 
-def end_for(f: EvaluatedFrame, i: Instruction) -> None:
+def end_for(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Loops jump over this."""
-    f.popn(2)
+    frame.popn(2)
 
 
-def end_send(f: EvaluatedFrame, i: Instruction) -> None:
+def end_send(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Drop the receiver of `yield from` below its result."""
-    del f.stack[-2]
+    del frame.stack[-2]
 
 
-def cleanup_throw(f: EvaluatedFrame, i: Instruction) -> None:
+def cleanup_throw(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Let an exception that was thrown into `yield from` go on; one that ends it isn't modelled."""
-    exception = f.stack.pop()
+    exception = frame.stack.pop()
     if issubclass(exception.type(), StopIteration):
         raise Break("tracer.opcode", "StopIteration is thrown into `yield from`")
     raise Raised(exception)
 
 
-def for_iter(f: EvaluatedFrame, i: Instruction) -> None:
+def for_iter(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Advance the loop."""
-    flow.for_iter(f, i, 1)
+    flow.for_iter(frame, instruction, 1)
 
 
-def send(f: EvaluatedFrame, i: Instruction) -> None:
+def send(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Advance `yield from`; END_SEND drops the receiver."""
-    flow.send(f, i, keep_receiver=True)
+    flow.send(frame, instruction, keep_receiver=True)
 
 
-def call_intrinsic_1(f: EvaluatedFrame, i: Instruction) -> None:
+def call_intrinsic_1(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Run one of CPython's internal functions."""
-    if i.arg == _LIST_TO_TUPLE:
-        building.list_to_tuple(f, i)
-    elif i.arg == _UNARY_POSITIVE:
-        operations.unary_positive(f, i)
-    elif i.arg == _STOP_ITERATION:
-        if issubclass(f.stack[-1].type(), StopIteration):
+    if instruction.arg == _LIST_TO_TUPLE:
+        building.list_to_tuple(frame, instruction)
+    elif instruction.arg == _UNARY_POSITIVE:
+        operations.unary_positive(frame, instruction)
+    elif instruction.arg == _STOP_ITERATION:
+        if issubclass(frame.stack[-1].type(), StopIteration):
             raise Break("tracer.exception", "a generator raised StopIteration")
     else:
-        raise Break("tracer.opcode", f"CALL_INTRINSIC_1 {i.arg} isn't modelled")
+        raise Break("tracer.opcode", f"CALL_INTRINSIC_1 {instruction.arg} isn't modelled")
 
 
-def call_intrinsic_2(f: EvaluatedFrame, i: Instruction) -> None:
+def call_intrinsic_2(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Run one of CPython's internal functions of two arguments."""
-    if i.arg != _PREP_RERAISE_STAR:
+    if instruction.arg != _PREP_RERAISE_STAR:
         raise Break("tracer.opcode", "type parameters aren't modelled")
-    blocks.prep_reraise_star(f, i)
+    blocks.prep_reraise_star(frame, instruction)
 
 
 #: What 3.12 has that 3.11 has not, or does otherwise.

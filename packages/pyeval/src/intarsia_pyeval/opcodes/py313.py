@@ -45,118 +45,118 @@ _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 _TO_BOOL = 16
 
 
-def load_global(f: EvaluatedFrame, i: Instruction) -> None:
+def load_global(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push a global or builtin, above it the empty slot of a call."""
-    f.stack.append(global_or_builtin(f.tx, f.globals, i.value))
-    if i.arg & 1:
-        f.stack.append(NULL)
+    frame.stack.append(global_or_builtin(frame.tx, frame.globals, instruction.value))
+    if instruction.arg & 1:
+        frame.stack.append(NULL)
 
 
-def load_attr(f: EvaluatedFrame, i: Instruction) -> None:
+def load_attr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read an attribute; with the flag, put the empty slot of a call above it."""
-    f.stack.append(do.get_attribute(f.tx, f.stack.pop(), i.value))
-    if i.arg & 1:
-        f.stack.append(NULL)
+    frame.stack.append(do.get_attribute(frame.tx, frame.stack.pop(), instruction.value))
+    if instruction.arg & 1:
+        frame.stack.append(NULL)
 
 
-def load_super_attr(f: EvaluatedFrame, i: Instruction) -> None:
+def load_super_attr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read an attribute of `super()`; with the flag, put the empty slot of a call above it."""
-    f.stack.append(py312.super_attribute(f, i))
-    if i.arg & 1:
-        f.stack.append(NULL)
+    frame.stack.append(py312.super_attribute(frame, instruction))
+    if instruction.arg & 1:
+        frame.stack.append(NULL)
 
 
-def call(f: EvaluatedFrame, i: Instruction) -> None:
+def call(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Call; below the arguments lie the callable and an empty slot or a first argument."""
-    _call(f, i.arg, ())
+    _call(frame, instruction.arg, ())
 
 
-def call_kw(f: EvaluatedFrame, i: Instruction) -> None:
+def call_kw(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Call with the names of the last arguments on top."""
-    names = cast(tuple[str, ...], f.stack.pop().as_python())
-    _call(f, i.arg, names)
+    names = cast(tuple[str, ...], frame.stack.pop().as_python())
+    _call(frame, instruction.arg, names)
 
 
-def _call(f: EvaluatedFrame, count: int, names: tuple[str, ...]) -> None:
+def _call(frame: EvaluatedFrame, count: int, names: tuple[str, ...]) -> None:
     """Call with `count` arguments."""
-    args = f.popn(count)
-    function, first = f.popn(2)
-    calls.call(f, function, args if first is NULL else [first, *args], names)
+    args = frame.popn(count)
+    function, first = frame.popn(2)
+    calls.call(frame, function, args if first is NULL else [first, *args], names)
 
 
-def compare_op(f: EvaluatedFrame, i: Instruction) -> None:
+def compare_op(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Compare; with the flag, which the decoder leaves where nothing asks for the truth next, make a bool of it."""
-    operations.compare(f, _COMPARE[i.arg >> 5])
-    if i.arg & _TO_BOOL:
-        to_bool(f, i)
+    operations.compare(frame, _COMPARE[instruction.arg >> 5])
+    if instruction.arg & _TO_BOOL:
+        to_bool(frame, instruction)
 
 
-def to_bool(f: EvaluatedFrame, i: Instruction) -> None:
+def to_bool(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Turn the top into a bool."""
-    f.stack.append(boolean(do.truth(f.tx, f.stack.pop())))
+    frame.stack.append(boolean(do.truth(frame.tx, frame.stack.pop())))
 
 
-def convert_value(f: EvaluatedFrame, i: Instruction) -> None:
+def convert_value(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Apply the conversion of an f-string."""
-    f.stack.append(formatting.format_value(f.tx, f.stack.pop(), i.arg, None))
+    frame.stack.append(formatting.format_value(frame.tx, frame.stack.pop(), instruction.arg, None))
 
 
-def format_simple(f: EvaluatedFrame, i: Instruction) -> None:
+def format_simple(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Format a value of an f-string."""
-    f.stack.append(formatting.format_value(f.tx, f.stack.pop(), 0, None))
+    frame.stack.append(formatting.format_value(frame.tx, frame.stack.pop(), 0, None))
 
 
-def format_with_spec(f: EvaluatedFrame, i: Instruction) -> None:
+def format_with_spec(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Format a value of an f-string by a specification."""
-    value, spec = f.popn(2)
-    f.stack.append(formatting.format_value(f.tx, value, 0, spec))
+    value, spec = frame.popn(2)
+    frame.stack.append(formatting.format_value(frame.tx, value, 0, spec))
 
 
-def make_function(f: EvaluatedFrame, i: Instruction) -> None:
+def make_function(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Make a plain function."""
-    f.stack.append(calls.make_function(f, cast(CodeType, f.stack.pop().as_python())))
+    frame.stack.append(calls.make_function(frame, cast(CodeType, frame.stack.pop().as_python())))
 
 
-def set_function_attribute(f: EvaluatedFrame, i: Instruction) -> None:
+def set_function_attribute(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Give a function its defaults, annotations or closure."""
-    value, made = f.popn(2)
+    value, made = frame.popn(2)
     assert isinstance(made, MadeFunction)
-    if i.arg == 8:
-        made.closure = tuple(cast(Cell, cell) for cell in iteration.unpack(f.tx, value))
-    elif i.arg == 4:
+    if instruction.arg == 8:
+        made.closure = tuple(cast(Cell, cell) for cell in iteration.unpack(frame.tx, value))
+    elif instruction.arg == 4:
         made.annotations = value
-    elif i.arg == 2:
+    elif instruction.arg == 2:
         made.keyword_defaults = cast(Dict, value)
     else:
-        made.defaults = tuple(iteration.unpack(f.tx, value))
-    f.stack.append(made)
+        made.defaults = tuple(iteration.unpack(frame.tx, value))
+    frame.stack.append(made)
 
 
-def load_fast_load_fast(f: EvaluatedFrame, i: Instruction) -> None:
+def load_fast_load_fast(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push two locals."""
-    f.stack.extend(variables.read_local(f, name) for name in i.value)
+    frame.stack.extend(variables.read_local(frame, name) for name in instruction.value)
 
 
-def store_fast_load_fast(f: EvaluatedFrame, i: Instruction) -> None:
+def store_fast_load_fast(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Set a local, then push one."""
-    py312.write_local(f, i.value[0], f.stack.pop())
-    f.stack.append(variables.read_local(f, i.value[1]))
+    py312.write_local(frame, instruction.value[0], frame.stack.pop())
+    frame.stack.append(variables.read_local(frame, instruction.value[1]))
 
 
-def store_fast_store_fast(f: EvaluatedFrame, i: Instruction) -> None:
+def store_fast_store_fast(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Set two locals, the first from the top."""
-    for name in i.value:
-        py312.write_local(f, name, f.stack.pop())
+    for name in instruction.value:
+        py312.write_local(frame, name, frame.stack.pop())
 
 
-def end_for(f: EvaluatedFrame, i: Instruction) -> None:
+def end_for(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Loops jump over this."""
-    f.stack.pop()
+    frame.stack.pop()
 
 
-def for_iter(f: EvaluatedFrame, i: Instruction) -> None:
+def for_iter(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Advance the loop."""
-    flow.for_iter(f, i, 2)
+    flow.for_iter(frame, instruction, 2)
 
 
 TABLE: dict[str, Opcode] = {

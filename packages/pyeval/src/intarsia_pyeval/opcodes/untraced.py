@@ -35,7 +35,7 @@ def raise_break() -> dict[str, Opcode]:
 def _handler(name: str, reason: str) -> Opcode:
     """Return a handler that breaks."""
 
-    def handler(f: EvaluatedFrame, i: Instruction) -> Signal:
+    def handler(frame: EvaluatedFrame, instruction: Instruction) -> Signal:
         raise Break("tracer.opcode", f"{name}: {reason}")
 
     return handler

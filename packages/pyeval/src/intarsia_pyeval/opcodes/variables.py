@@ -39,122 +39,130 @@ __all__ = [
 ]
 
 
-def nothing(f: EvaluatedFrame, i: Instruction) -> None:
+def nothing(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """NOP, RESUME and the like."""
 
 
-def pop_top(f: EvaluatedFrame, i: Instruction) -> None:
+def pop_top(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Drop the top."""
-    f.stack.pop()
+    frame.stack.pop()
 
 
-def push_null(f: EvaluatedFrame, i: Instruction) -> None:
+def push_null(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push the empty slot of a call."""
-    f.stack.append(NULL)
+    frame.stack.append(NULL)
 
 
-def copy(f: EvaluatedFrame, i: Instruction) -> None:
+def copy(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Copy an entry to the top."""
-    f.stack.append(f.stack[-i.arg])
+    frame.stack.append(frame.stack[-instruction.arg])
 
 
-def swap(f: EvaluatedFrame, i: Instruction) -> None:
+def swap(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Swap the top with an entry."""
-    f.stack[-i.arg], f.stack[-1] = f.stack[-1], f.stack[-i.arg]
+    frame.stack[-instruction.arg], frame.stack[-1] = frame.stack[-1], frame.stack[-instruction.arg]
 
 
-def load_const(f: EvaluatedFrame, i: Instruction) -> None:
+def load_const(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push a constant of the code."""
-    f.stack.append(f.tx.live.constant(i.value))
+    frame.stack.append(frame.tx.live.constant(instruction.value))
 
 
-def load_fast(f: EvaluatedFrame, i: Instruction) -> None:
+def load_fast(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push a local."""
-    found = f.locals.get(i.value)
-    f.stack.append(read_local(f, i.value) if found is None or type(found) is Pending else found)
+    found = frame.locals.get(instruction.value)
+    frame.stack.append(read_local(frame, instruction.value) if found is None or type(found) is Pending else found)
 
 
-def read_local(f: EvaluatedFrame, name: str) -> Value:
+def read_local(frame: EvaluatedFrame, name: str) -> Value:
     """Return a local."""
-    found = f.read(name)
+    found = frame.read(name)
     if found is not None:
         return found
-    if name in f.cells:  # 3.13 loads cells as if they were locals
-        return f.cells[name]
-    f.tx.raising.error(
+    if name in frame.cells:  # 3.13 loads cells as if they were locals
+        return frame.cells[name]
+    frame.tx.raising.error(
         UnboundLocalError, f"cannot access local variable {name!r} where it is not associated with a value"
     )
 
 
-def store_fast(f: EvaluatedFrame, i: Instruction) -> None:
+def store_fast(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Set a local."""
-    f.locals[i.value] = f.stack.pop()
+    frame.locals[instruction.value] = frame.stack.pop()
 
 
-def delete_fast(f: EvaluatedFrame, i: Instruction) -> None:
+def delete_fast(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Delete a local."""
-    read_local(f, i.value)
-    del f.locals[i.value]
+    read_local(frame, instruction.value)
+    del frame.locals[instruction.value]
 
 
-def load_global(f: EvaluatedFrame, i: Instruction) -> None:
+def load_global(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push a global or builtin, below it the empty slot of a call."""
-    found = namespaces.global_or_builtin(f.tx, f.globals, i.value)
-    if i.arg & 1:
-        f.stack.append(NULL)
-    f.stack.append(found)
+    found = namespaces.global_or_builtin(frame.tx, frame.globals, instruction.value)
+    if instruction.arg & 1:
+        frame.stack.append(NULL)
+    frame.stack.append(found)
 
 
-def store_global(f: EvaluatedFrame, i: Instruction) -> None:
+def store_global(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Set a global."""
-    dict_store.store(f.tx, f.globals, i.value, Const(i.value), f.stack.pop())
+    dict_store.store(frame.tx, frame.globals, instruction.value, Const(instruction.value), frame.stack.pop())
 
 
-def delete_global(f: EvaluatedFrame, i: Instruction) -> None:
+def delete_global(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Delete a global."""
-    if dict_store.remove(f.tx, f.globals, i.value, Const(i.value)) is None:
-        f.tx.raising.error(NameError, f"name {i.value!r} is not defined")
+    if dict_store.remove(frame.tx, frame.globals, instruction.value, Const(instruction.value)) is None:
+        frame.tx.raising.error(NameError, f"name {instruction.value!r} is not defined")
 
 
-def make_cell(f: EvaluatedFrame, i: Instruction) -> None:
+def make_cell(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Make the cell of a variable; a parameter moves into it."""
-    content = f.read(i.value)
-    f.locals.pop(i.value, None)
-    f.cells[i.value] = Cell(content, frame_name=i.value if f.outermost else None)
+    content = frame.read(instruction.value)
+    frame.locals.pop(instruction.value, None)
+    frame.cells[instruction.value] = Cell(content, frame_name=instruction.value if frame.outermost else None)
 
 
-def copy_free_vars(f: EvaluatedFrame, i: Instruction) -> None:
+def copy_free_vars(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Take the cells of the free variables from the function."""
-    f.cells.update(zip(f.code.co_freevars, f.closure, strict=True))
+    frame.cells.update(zip(frame.code.co_freevars, frame.closure, strict=True))
 
 
-def load_closure(f: EvaluatedFrame, i: Instruction) -> None:
+def load_closure(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push a cell."""
-    f.stack.append(f.cells[i.value])
+    frame.stack.append(frame.cells[instruction.value])
 
 
-def load_deref(f: EvaluatedFrame, i: Instruction) -> None:
+def load_deref(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push the content of a cell."""
-    f.stack.append(cell_store.content_of(f.tx, f.cells[i.value], i.value, i.value in f.code.co_freevars))
+    frame.stack.append(
+        cell_store.content_of(
+            frame.tx, frame.cells[instruction.value], instruction.value, instruction.value in frame.code.co_freevars
+        )
+    )
 
 
-def store_deref(f: EvaluatedFrame, i: Instruction) -> None:
+def store_deref(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Set the content of a cell."""
-    cell_store.fill(f.tx.effects, f.cells[i.value], f.stack.pop())
+    cell_store.fill(frame.tx.effects, frame.cells[instruction.value], frame.stack.pop())
 
 
-def delete_deref(f: EvaluatedFrame, i: Instruction) -> None:
+def delete_deref(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Empty a cell."""
-    cell_store.content_of(f.tx, f.cells[i.value], i.value, i.value in f.code.co_freevars)
-    cell_store.fill(f.tx.effects, f.cells[i.value], None)
+    cell_store.content_of(
+        frame.tx, frame.cells[instruction.value], instruction.value, instruction.value in frame.code.co_freevars
+    )
+    cell_store.fill(frame.tx.effects, frame.cells[instruction.value], None)
 
 
-def import_name(f: EvaluatedFrame, i: Instruction) -> None:
+def import_name(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Import a module that is loaded already."""
-    level, names = f.popn(2)
-    f.stack.append(namespaces.import_module(f.tx, f.globals, i.value, level.as_python(), names.as_python()))
+    level, names = frame.popn(2)
+    frame.stack.append(
+        namespaces.import_module(frame.tx, frame.globals, instruction.value, level.as_python(), names.as_python())
+    )
 
 
-def import_from(f: EvaluatedFrame, i: Instruction) -> None:
+def import_from(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read a name of a module."""
-    f.stack.append(namespaces.import_from(f.tx, f.stack[-1], i.value))
+    frame.stack.append(namespaces.import_from(frame.tx, frame.stack[-1], instruction.value))

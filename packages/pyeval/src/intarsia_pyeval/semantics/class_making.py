@@ -112,22 +112,22 @@ def made_by(
     return model
 
 
-def decorate(tx: Tracer, decorator: Any, x: MadeClass, keywords: Keywords) -> Value:
+def decorate(tx: Tracer, decorator: Any, cls: MadeClass, keywords: Keywords) -> Value:
     """Call a library's decorator of classes: it changes the class, or makes another of it."""
     given = {key: stand_ins.whole_stand_in(tx, value) for key, value in keywords.items()}
-    unhashable = [held for held in map(_default, vars(x.value).values()) if held is not None]
+    unhashable = [held for held in map(_default, vars(cls.value).values()) if held is not None]
     if any(held.model.type().__hash__ is None for held in unhashable):
-        raise Break("tracer.exception", f"a default of {x.describe()} is mutable")
-    made = _real(decorator.__name__, lambda: decorator(x.value, **given))
+        raise Break("tracer.exception", f"a default of {cls.describe()} is mutable")
+    made = _real(decorator.__name__, lambda: decorator(cls.value, **given))
     tx.classes.forget()
     tx.effects.advanced()
-    if made is not x.value:
-        model = MadeClass(made, Recipe(decorator, (x,), keywords))
+    if made is not cls.value:
+        model = MadeClass(made, Recipe(decorator, (cls,), keywords))
         _adopt(tx, made, model)
         return model
-    x.changes.append((decorator, keywords))
-    stand_in_store.note_parts(tx, x)
-    return x
+    cls.changes.append((decorator, keywords))
+    stand_in_store.note_parts(tx, cls)
+    return cls
 
 
 def _default(raw: Any) -> Held | None:
@@ -144,15 +144,15 @@ def _adopt(tx: Tracer, made: Any, model: Made | MadeClass) -> None:
         stand_in_store.note_parts(tx, model)
 
 
-def set_on_class(tx: Tracer, x: MadeClass, name: str, value: Value) -> None:
+def set_on_class(tx: Tracer, cls: MadeClass, name: str, value: Value) -> None:
     """Set an attribute of a class that was made while tracing."""
-    if type(x.value) is enum.EnumMeta or (name.startswith("__") and name not in _MAY_BE_SET):
-        raise Break("tracer.mutation", f"{name!r} of {x.describe()} is set")
+    if type(cls.value) is enum.EnumMeta or (name.startswith("__") and name not in _MAY_BE_SET):
+        raise Break("tracer.mutation", f"{name!r} of {cls.describe()} is set")
     found = stand_ins.stand_in(tx, value)
-    _real(f"setting {name!r}", lambda: type.__setattr__(x.value, name, found))
+    _real(f"setting {name!r}", lambda: type.__setattr__(cls.value, name, found))
     tx.classes.forget()
     tx.effects.advanced()
-    x.changes.append((name, value))
+    cls.changes.append((name, value))
 
 
 _MAY_BE_SET = frozenset({"__module__", "__qualname__", "__name__", "__doc__"})

@@ -63,14 +63,14 @@ SIZE = refused(["__sizeof__"], "it depends on how CPython made the object")
 PICKLED = refused(["__reduce__"], "it is for `pickle`")
 
 
-def call(tx: Tracer, cls: type, x: Value, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call(tx: Tracer, cls: type, value: Value, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call the method of a class that CPython lays out in C."""
     row = ROWS[cls].get(name)
     if row is None:
-        return special.operator_method(tx, x, name, args, keywords)
+        return special.operator_method(tx, value, name, args, keywords)
     if isinstance(row, Breaks):
-        raise Break(row.code, f"method {name!r} of {x.describe()} isn't modelled: {row.why}")
-    return row(tx, x, list(args), keywords)
+        raise Break(row.code, f"method {name!r} of {value.describe()} isn't modelled: {row.why}")
+    return row(tx, value, list(args), keywords)
 
 
 # an instance of a subclass has attributes of its own, and may be asked past what its class overrides

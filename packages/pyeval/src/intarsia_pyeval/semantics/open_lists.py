@@ -28,29 +28,29 @@ if TYPE_CHECKING:
 __all__ = ["item", "length", "part", "pop", "store"]
 
 
-def length(tx: Tracer, x: Value) -> Value | None:
-    """Return `len(x)` as a number that changes; None where the length isn't open."""
-    n = x.open_length() if isinstance(x, List) else None
-    if n is None or not isinstance(x, List):
+def length(tx: Tracer, value: Value) -> Value | None:
+    """Return `len(value)` as a number that changes; None where the length isn't open."""
+    n = value.open_length() if isinstance(value, List) else None
+    if n is None or not isinstance(value, List):
         return None
-    return operators.binary(tx, "+", n, Const(len(x.new_items()))) if x.new_items() else n
+    return operators.binary(tx, "+", n, Const(len(value.new_items()))) if value.new_items() else n
 
 
-def item(tx: Tracer, x: List, key: Value) -> Value | None:
-    """Return `x[key]`; None where the length must be known for it."""
-    place = _place(tx, x, key)
+def item(tx: Tracer, sequence: List, key: Value) -> Value | None:
+    """Return `sequence[key]`; None where the length must be known for it."""
+    place = _place(tx, sequence, key)
     if isinstance(place, int):
-        return x.new_items()[place]
-    if place is None or not _is_told_apart(tx, x, place):
+        return sequence.new_items()[place]
+    if place is None or not _is_told_apart(tx, sequence, place):
         return None
-    stored = x.stores.get(_key(place))
-    return x.existing(place.as_python()) if stored is None else stored[1]
+    stored = sequence.stores.get(_key(place))
+    return sequence.existing(place.as_python()) if stored is None else stored[1]
 
 
-def part(tx: Tracer, x: List, key: Slice) -> List | None:
-    """Return `x[:k]` or `x[-k:]`; None for other slices, and where the length must be known."""
+def part(tx: Tracer, sequence: List, key: Slice) -> List | None:
+    """Return `sequence[:k]` or `sequence[-k:]`; None for other slices, and where the length must be known."""
     start, stop, step = key.parts
-    if not is_none(step) or x.stores or x.open_length() is None:
+    if not is_none(step) or sequence.stores or sequence.open_length() is None:
         return None
     if is_none(start) and _is_int(stop) and stop.as_python() > 0:
         places = range(stop.as_python())
@@ -58,37 +58,37 @@ def part(tx: Tracer, x: List, key: Slice) -> List | None:
         places = range(start.as_python(), 0)
     else:
         return None
-    found = [item(tx, x, Const(at)) for at in (places[-1] if places[0] == 0 else places[0], *places)]
+    found = [item(tx, sequence, Const(at)) for at in (places[-1] if places[0] == 0 else places[0], *places)]
     return None if any(one is None for one in found) else List([one for one in found[1:] if one is not None])
 
 
-def store(tx: Tracer, x: List, key: Value, value: Value) -> bool:
-    """Model `x[key] = value`; False where the length must be known for it."""
-    place = _place(tx, x, key)
-    if place is None or (not isinstance(place, int) and not _is_told_apart(tx, x, place)):
+def store(tx: Tracer, sequence: List, key: Value, value: Value) -> bool:
+    """Model `sequence[key] = value`; False where the length must be known for it."""
+    place = _place(tx, sequence, key)
+    if place is None or (not isinstance(place, int) and not _is_told_apart(tx, sequence, place)):
         return False
-    list_store.append(tx.effects, x, ())  # it is changed, whatever its length is
+    list_store.append(tx.effects, sequence, ())  # it is changed, whatever its length is
     if isinstance(place, int):
-        x.new_items()[place] = value
+        sequence.new_items()[place] = value
     else:
-        x.stores[_key(place)] = place, value
+        sequence.stores[_key(place)] = place, value
     return True
 
 
-def pop(tx: Tracer, x: List) -> Value | None:
-    """Return `x.pop()`, of what was appended before; None where there is nothing such."""
-    if x.open_length() is None or not x.new_items():
+def pop(tx: Tracer, sequence: List) -> Value | None:
+    """Return `sequence.pop()`, of what was appended before; None where there is nothing such."""
+    if sequence.open_length() is None or not sequence.new_items():
         return None
-    list_store.append(tx.effects, x, ())
-    return x.new_items().pop()
+    list_store.append(tx.effects, sequence, ())
+    return sequence.new_items().pop()
 
 
-def _place(tx: Tracer, x: List, key: Value) -> Value | int | None:
+def _place(tx: Tracer, sequence: List, key: Value) -> Value | int | None:
     """Return the place among the existing items, or the number of a new one; None where the length must be known."""
-    n = x.open_length()
+    n = sequence.open_length()
     if n is None:
         return None
-    n_new = len(x.new_items())
+    n_new = len(sequence.new_items())
     if _is_int(key) and key.as_python() < 0:
         at: int = key.as_python() + n_new
         if at >= 0:
@@ -122,21 +122,23 @@ def _key(place: Value) -> Hashable:
     return place.key() if isinstance(place, ChangingNumber) else place.as_python()
 
 
-def _is_told_apart(tx: Tracer, x: List, place: Value) -> bool:
+def _is_told_apart(tx: Tracer, sequence: List, place: Value) -> bool:
     """Tell whether a place is surely another one than all that were stored to, or the very same; relies on it."""
-    return all(_key(other) == _key(place) or _are_apart(tx, x, other, place) for other, _ in x.stores.values())
+    return all(
+        _key(other) == _key(place) or _are_apart(tx, sequence, other, place) for other, _ in sequence.stores.values()
+    )
 
 
-def _are_apart(tx: Tracer, x: List, one: Value, other: Value) -> bool:
+def _are_apart(tx: Tracer, sequence: List, one: Value, other: Value) -> bool:
     constant = not isinstance(one, ChangingNumber) and not isinstance(other, ChangingNumber)
     if constant and (one.as_python() >= 0) == (other.as_python() >= 0):
         return True  # both are counted from the same end
-    return _holds(tx, "!=", _from_front(tx, x, one), _from_front(tx, x, other))
+    return _holds(tx, "!=", _from_front(tx, sequence, one), _from_front(tx, sequence, other))
 
 
-def _from_front(tx: Tracer, x: List, place: Value) -> Value:
+def _from_front(tx: Tracer, sequence: List, place: Value) -> Value:
     if isinstance(place, ChangingNumber) or place.as_python() >= 0:
         return place
-    n = x.open_length()
+    n = sequence.open_length()
     assert n is not None  # the place was found while it is open
     return operators.binary(tx, "+", n, place)

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 __all__ = ["content_of", "fill", "peek"]
 
 
-def content_of(tx: Tracer, x: Cell, name: str, free: bool) -> Value:
+def content_of(tx: Tracer, cell: Cell, name: str, free: bool) -> Value:
     """Return the content."""
-    if not x.known:
-        x.known = True
-        assert x.real is not None
+    if not cell.known:
+        cell.known = True
+        assert cell.real is not None
         try:
-            found = x.real.cell_contents
+            found = cell.real.cell_contents
         except ValueError:
             raise Break("tracer.exception", f"the variable {name!r} has no value yet") from None
-        x.content = tx.live.wrap(found, x.source)
-    if x.content is None:
+        cell.content = tx.live.wrap(found, cell.source)
+    if cell.content is None:
         if free:
             tx.raising.error(
                 NameError,
@@ -34,18 +34,18 @@ def content_of(tx: Tracer, x: Cell, name: str, free: bool) -> Value:
         tx.raising.error(
             UnboundLocalError, f"cannot access local variable {name!r} where it is not associated with a value"
         )
-    return x.content
+    return cell.content
 
 
-def peek(tx: Tracer, x: Cell, name: str) -> Value | None:
+def peek(tx: Tracer, cell: Cell, name: str) -> Value | None:
     """Return the content, or None when the cell is empty."""
-    if x.content is None and x.known:
+    if cell.content is None and cell.known:
         return None
-    return content_of(tx, x, name, free=True)
+    return content_of(tx, cell, name, free=True)
 
 
-def fill(effects: Effects, x: Cell, value: Value | None) -> None:
+def fill(effects: Effects, cell: Cell, value: Value | None) -> None:
     """Set the content, or empty the cell."""
-    effects.changed(x)
-    x.known = True
-    x.content = value
+    effects.changed(cell)
+    cell.known = True
+    cell.content = value

@@ -34,131 +34,131 @@ _PLAIN_LOOKUPS = frozenset(
 
 
 @operation
-def item_source(tx: Tracer, x: Dict, key: Hashable) -> Source | None:
+def item_source(tx: Tracer, mapping: Dict, key: Hashable) -> Source | None:
     """Return where a later call finds the value of `key`."""
-    if x.source is None:
+    if mapping.source is None:
         return None
     if is_evaluated(key):
-        held = [real for real, _ in plain_items(x.real) if real == key]
+        held = [real for real, _ in plain_items(mapping.real) if real == key]
         if not held:
             return None
         (key,) = held
-    own = x.real is None or type(x.real).__getitem__ in _PLAIN_LOOKUPS
-    return tx.sources.item(x.source, key) if own else tx.sources.dict_item(x.source, key)
+    own = mapping.real is None or type(mapping.real).__getitem__ in _PLAIN_LOOKUPS
+    return tx.sources.item(mapping.source, key) if own else tx.sources.dict_item(mapping.source, key)
 
 
-def find(tx: Tracer, x: Dict, key: Hashable) -> Value | None:
+def find(tx: Tracer, mapping: Dict, key: Hashable) -> Value | None:
     """Return the value of `key`, or None when there is none."""
-    _check_current(tx, x)
-    found = x.entry(key)
-    if found is not None or x.complete:
+    _check_current(tx, mapping)
+    found = mapping.entry(key)
+    if found is not None or mapping.complete:
         return found[1] if found else None
-    logged = x.log.get(key)
+    logged = mapping.log.get(key)
     if logged is not None:  # deleted: a stored key would be known
         return None
-    real = x.real
+    real = mapping.real
     assert real is not None
-    if x.cls is not dict:
-        entries(tx, x)
-        return find(tx, x, key)
-    check_keys(tx, x)
+    if mapping.cls is not dict:
+        entries(tx, mapping)
+        return find(tx, mapping, key)
+    check_keys(tx, mapping)
     value: Any = dict.get(real, key, _MISSING)
     if value is _MISSING:
-        guard_absent(tx, x, key)
+        guard_absent(tx, mapping, key)
         return None
-    model = tx.live.wrap(value, item_source(tx, x, key))
-    x.known[key] = (tx.live.key_value(key), model)
+    model = tx.live.wrap(value, item_source(tx, mapping, key))
+    mapping.known[key] = (tx.live.key_value(key), model)
     return model
 
 
-def _check_current(tx: Tracer, x: Dict) -> None:
+def _check_current(tx: Tracer, mapping: Dict) -> None:
     """Break if what a read-only view shows was changed meanwhile: the view has a model of its own."""
-    if x.cls is types.MappingProxyType and x.real is not None:
-        shown = tx.live.known(gc.get_referents(x.real)[0])
+    if mapping.cls is types.MappingProxyType and mapping.real is not None:
+        shown = tx.live.known(gc.get_referents(mapping.real)[0])
         if shown is not None and shown in tx.effects.dirty:
             raise Break("tracer.mutation", "a mappingproxy is read after its dict was changed")
 
 
 @operation
-def guard_absent(tx: Tracer, x: Dict, key: Hashable) -> None:
+def guard_absent(tx: Tracer, mapping: Dict, key: Hashable) -> None:
     """Rely on `key` being missing from the existing dict."""
     if is_evaluated(key):
-        entries(tx, x)
-    elif x.source is not None:
-        tx.identities.missing_key(x.source, key)
+        entries(tx, mapping)
+    elif mapping.source is not None:
+        tx.identities.missing_key(mapping.source, key)
 
 
-def check_keys(tx: Tracer, x: Dict) -> None:
+def check_keys(tx: Tracer, mapping: Dict) -> None:
     """Break if looking something up in the existing dict may run user code: hashes or equalities of its keys."""
-    if not x.checked:
-        assert x.real is not None
+    if not mapping.checked:
+        assert mapping.real is not None
         with tx.identities.unnoted():
-            for key, _ in plain_items(x.real):
+            for key, _ in plain_items(mapping.real):
                 if type(key) not in ATOMS:
                     tx.live.key(key)
-        x.checked = True
+        mapping.checked = True
 
 
-def entries(tx: Tracer, x: Dict) -> dict[Hashable, tuple[Value, Value]]:
+def entries(tx: Tracer, mapping: Dict) -> dict[Hashable, tuple[Value, Value]]:
     """Return all entries in order; relies on the keys of an existing dict."""
-    _check_current(tx, x)
-    if x.complete:
-        return x.known
-    assert x.real is not None
-    real = plain_items(x.real)
-    if x.source is not None:
-        tx.guards.add(DictKeysGuard, x.source, tuple(key for key, _ in real))
-    known, whole = x.known, {}
-    check_keys(tx, x)
+    _check_current(tx, mapping)
+    if mapping.complete:
+        return mapping.known
+    assert mapping.real is not None
+    real = plain_items(mapping.real)
+    if mapping.source is not None:
+        tx.guards.add(DictKeysGuard, mapping.source, tuple(key for key, _ in real))
+    known, whole = mapping.known, {}
+    check_keys(tx, mapping)
     for key, value in real:
-        deleted_first, _, stored = x.log.get(key, (False, NONE, NONE))
+        deleted_first, _, stored = mapping.log.get(key, (False, NONE, NONE))
         if deleted_first or stored is None:
             continue
-        whole[key] = known.get(key) or (tx.live.key_value(key), tx.live.wrap(value, item_source(tx, x, key)))
-    for key, (_, model, stored) in x.log.items():
+        whole[key] = known.get(key) or (tx.live.key_value(key), tx.live.wrap(value, item_source(tx, mapping, key)))
+    for key, (_, model, stored) in mapping.log.items():
         if stored is not None:
             whole[key] = (model, stored)
-    x.known, x.complete = whole, True
+    mapping.known, mapping.complete = whole, True
     return whole
 
 
-def store(tx: Tracer, x: Dict, hashed: Hashable, key: Value, value: Value) -> None:
+def store(tx: Tracer, mapping: Dict, hashed: Hashable, key: Value, value: Value) -> None:
     """Store under a key whose hash key is known."""
-    x.check_writable()
-    if x.real is not None and is_evaluated(hashed):
-        check_keys(tx, x)
-    _check_dropped(tx.effects, x, hashed)
-    tx.effects.changed(x)
-    old = x.entry(hashed)
-    x.known[hashed] = (old[0] if old else key, value)
-    if x.real is not None:
-        logged = x.log.get(hashed)
+    mapping.check_writable()
+    if mapping.real is not None and is_evaluated(hashed):
+        check_keys(tx, mapping)
+    _check_dropped(tx.effects, mapping, hashed)
+    tx.effects.changed(mapping)
+    old = mapping.entry(hashed)
+    mapping.known[hashed] = (old[0] if old else key, value)
+    if mapping.real is not None:
+        logged = mapping.log.get(hashed)
         if logged is not None and logged[2] is None:
-            del x.log[hashed]  # it was deleted: the key comes back at the end
-        x.log[hashed] = (logged is not None and logged[0], key, value)
+            del mapping.log[hashed]  # it was deleted: the key comes back at the end
+        mapping.log[hashed] = (logged is not None and logged[0], key, value)
 
 
-def _check_dropped(effects: Effects, x: Dict, hashed: Hashable) -> None:
+def _check_dropped(effects: Effects, mapping: Dict, hashed: Hashable) -> None:
     """Leave the frame to CPython if the value that goes runs code of the user when it ends."""
-    if x.real is None:
+    if mapping.real is None:
         return
-    old = None if compared(x.log.__contains__, hashed) else compared(dict.get, x.real, hashed)
+    old = None if compared(mapping.log.__contains__, hashed) else compared(dict.get, mapping.real, hashed)
     effects.let_go([] if old is None else [old])
 
 
-def remove(tx: Tracer, x: Dict, hashed: Hashable, key: Value) -> Value | None:
+def remove(tx: Tracer, mapping: Dict, hashed: Hashable, key: Value) -> Value | None:
     """Delete a key whose hash key is known; return its value, or None when there was none."""
-    found = find(tx, x, hashed)
+    found = find(tx, mapping, hashed)
     if found is None:
         return None
-    x.check_writable()
-    _check_dropped(tx.effects, x, hashed)
-    tx.effects.changed(x)
-    x.deletions += 1
-    del x.known[hashed]
-    if x.real is not None:  # it may hold the key or not: nobody looked, where the program stored it before
-        x.log.pop(hashed, None)
-        x.log[hashed] = (True, key, None)
+    mapping.check_writable()
+    _check_dropped(tx.effects, mapping, hashed)
+    tx.effects.changed(mapping)
+    mapping.deletions += 1
+    del mapping.known[hashed]
+    if mapping.real is not None:  # it may hold the key or not: nobody looked, where the program stored it before
+        mapping.log.pop(hashed, None)
+        mapping.log[hashed] = (True, key, None)
     return found
 
 

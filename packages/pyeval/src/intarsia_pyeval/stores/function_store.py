@@ -17,24 +17,24 @@ __all__ = ["cells", "global_names", "keyword_default", "positional_defaults"]
 
 
 @operation
-def global_names(tx: Tracer, x: PythonFunction) -> Globals:
+def global_names(tx: Tracer, function: PythonFunction) -> Globals:
     """Return the namespace."""
-    raise InternalError(f"{type(x).__name__} must define this", code="tracer.abstract")
+    raise InternalError(f"{type(function).__name__} must define this", code="tracer.abstract")
 
 
 @operation
-def positional_defaults(tx: Tracer, x: PythonFunction) -> Sequence[Value]:
+def positional_defaults(tx: Tracer, function: PythonFunction) -> Sequence[Value]:
     """Return the defaults of the last positional parameters."""
-    raise InternalError(f"{type(x).__name__} must define this", code="tracer.abstract")
+    raise InternalError(f"{type(function).__name__} must define this", code="tracer.abstract")
 
 
 @operation
-def keyword_default(tx: Tracer, x: PythonFunction, name: str) -> Value | None:
+def keyword_default(tx: Tracer, function: PythonFunction, name: str) -> Value | None:
     """Return the default of a keyword-only parameter."""
-    raise InternalError(f"{type(x).__name__} must define this", code="tracer.abstract")
+    raise InternalError(f"{type(function).__name__} must define this", code="tracer.abstract")
 
 
 @operation
-def cells(tx: Tracer, x: PythonFunction) -> Sequence[Cell]:
+def cells(tx: Tracer, function: PythonFunction) -> Sequence[Cell]:
     """Return the cells of the free variables."""
-    raise InternalError(f"{type(x).__name__} must define this", code="tracer.abstract")
+    raise InternalError(f"{type(function).__name__} must define this", code="tracer.abstract")

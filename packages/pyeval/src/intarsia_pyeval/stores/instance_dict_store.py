@@ -21,34 +21,34 @@ __all__ = ["attribute_key", "read", "whole", "write"]
 
 
 @operation
-def read(tx: Tracer, x: InstanceDict, key: Value) -> Value | None:
+def read(tx: Tracer, namespace: InstanceDict, key: Value) -> Value | None:
     """Return an attribute of the instance, or None, which is relied on."""
-    name = _name(tx.classes, x, key)
-    found = instance_store.instance_attribute(tx, x.owner, name)
-    if found is None and x.owner.source is not None and name not in x.owner.written:
-        tx.guards.add(AbsentGuard, instance_store.own_dict_source(tx.sources, x.owner), name)
+    name = _name(tx.classes, namespace, key)
+    found = instance_store.instance_attribute(tx, namespace.owner, name)
+    if found is None and namespace.owner.source is not None and name not in namespace.owner.written:
+        tx.guards.add(AbsentGuard, instance_store.own_dict_source(tx.sources, namespace.owner), name)
     return found
 
 
-def _name(classes: Classes, x: InstanceDict, key: Value) -> str:
+def _name(classes: Classes, namespace: InstanceDict, key: Value) -> str:
     """Return the name that a key is; the model of an object knows its slots by name, apart from nothing else."""
     name = attribute_key(key)
-    found = classes.find(x.owner.cls, name)
+    found = classes.find(namespace.owner.cls, name)
     if found is not None and isinstance(found[0], types.MemberDescriptorType):
         raise Break("tracer.hashing", f"an instance dict is asked for {name!r}, which is a slot as well")
     return name
 
 
 @operation
-def write(tx: Tracer, x: InstanceDict, key: Value, value: Value | None) -> None:
+def write(tx: Tracer, namespace: InstanceDict, key: Value, value: Value | None) -> None:
     """Set an attribute of the instance, or delete it."""
-    instance_store.write_attribute(tx, x.owner, _name(tx.classes, x, key), value)
+    instance_store.write_attribute(tx, namespace.owner, _name(tx.classes, namespace, key), value)
 
 
 @operation
-def whole(tx: Tracer, x: InstanceDict) -> Value:
+def whole(tx: Tracer, namespace: InstanceDict) -> Value:
     """Return all attributes as a dict of their own."""
-    return instance_store.instance_dict(tx, x.owner)
+    return instance_store.instance_dict(tx, namespace.owner)
 
 
 def attribute_key(key: Value) -> str:

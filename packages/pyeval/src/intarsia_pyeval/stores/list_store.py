@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 __all__ = ["append", "change"]
 
 
-def append(effects: Effects, x: List, items: Iterable[Value]) -> None:
+def append(effects: Effects, sequence: List, items: Iterable[Value]) -> None:
     """Add items at the end: of an existing list neither the length nor the other items matter."""
-    effects.changed(x)
-    x.version += 1
-    x.extend(items)
+    effects.changed(sequence)
+    sequence.version += 1
+    sequence.extend(items)
 
 
-def change(effects: Effects, x: List, kept: int = 0) -> list[Value]:
+def change(effects: Effects, sequence: List, kept: int = 0) -> list[Value]:
     """Return the items for changing; `kept` leading ones will stay as they are."""
-    items = x.items
-    effects.changed(x)
-    x.version += 1
-    x.kept = min(x.kept, kept)
+    items = sequence.items
+    effects.changed(sequence)
+    sequence.version += 1
+    sequence.kept = min(sequence.kept, kept)
     return items

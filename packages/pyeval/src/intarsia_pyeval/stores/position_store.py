@@ -18,13 +18,13 @@ __all__ = ["begin"]
 
 
 @operation
-def begin(tx: Tracer, x: Position) -> None:
+def begin(tx: Tracer, iterator: Position) -> None:
     """Note the state of what is iterated over: changes of it are noticed later."""
-    over = x.over
+    over = iterator.over
     if isinstance(over, DictView):
-        x.keys = list(dict_store.entries(tx, over.base))
-        x.size, x.state = len(x.keys), over.base.deletions
+        iterator.keys = list(dict_store.entries(tx, over.base))
+        iterator.size, iterator.state = len(iterator.keys), over.base.deletions
     elif isinstance(over, SetValue):
-        x.size, x.state = len(over.elements), over.recipe
+        iterator.size, iterator.state = len(over.elements), over.recipe
     elif isinstance(over, Deque):
-        x.state = over.version
+        iterator.state = over.version

@@ -25,27 +25,27 @@ def of(tx: Tracer, items: Iterable[Value], cls: Any = set) -> SetValue:
     return SetValue(elements, cls)
 
 
-def in_its_order(tx: Tracer, x: SetValue) -> Any:
+def in_its_order(tx: Tracer, collection: SetValue) -> Any:
     """Return the set for its text, if every element is known: with the order of the real one."""
-    in_order(tx, x)
-    if x.real is not None and not x.recipe.steps:
-        return x.real
-    return x.as_python()
+    in_order(tx, collection)
+    if collection.real is not None and not collection.recipe.steps:
+        return collection.real
+    return collection.as_python()
 
 
-def in_order(tx: Tracer, x: SetValue) -> list[Value]:
+def in_order(tx: Tracer, collection: SetValue) -> list[Value]:
     """Return the elements in the order in which CPython iterates; relies on that of an existing set."""
-    mirror = x.mirror_now()
-    if mirror is None and x.real is not None and not x.recipe.steps and x.source is not None:
-        if len(x.elements) > 1:
-            tx.guards.add(DictKeysGuard, x.source, tuple(x.real))
-        mirror = [tx.live.key(key) for key in x.real]
+    mirror = collection.mirror_now()
+    if mirror is None and collection.real is not None and not collection.recipe.steps and collection.source is not None:
+        if len(collection.elements) > 1:
+            tx.guards.add(DictKeysGuard, collection.source, tuple(collection.real))
+        mirror = [tx.live.key(key) for key in collection.real]
     if mirror is not None:
-        return [x.elements[key] for key in mirror]
-    items = list(x.elements.values())
+        return [collection.elements[key] for key in mirror]
+    items = list(collection.elements.values())
     if len(items) <= 1:
         return items
-    keys = list(x.elements)
+    keys = list(collection.elements)
     if all(type(key) in (int, bool) and 0 <= key < 8 for key in keys):  # type: ignore[operator]
-        return [x.elements[key] for key in sorted(keys)]  # type: ignore[type-var]
+        return [collection.elements[key] for key in sorted(keys)]  # type: ignore[type-var]
     raise Break("tracer.iterator", "the order of a set isn't known while tracing")

@@ -27,21 +27,21 @@ def is_made(tx: Tracer, real: Any) -> bool:
     return isinstance(tx.live.known(real), (Made, MadeClass))
 
 
-def note_parts(tx: Tracer, x: MadeClass) -> None:
+def note_parts(tx: Tracer, cls: MadeClass) -> None:
     """Note what a class holds besides what the traced code put there: its metaclass and decorators made it."""
-    for name, value in list(vars(x.value).items()):
-        _note(tx, value, x, (name,))
+    for name, value in list(vars(cls.value).items()):
+        _note(tx, value, cls, (name,))
         if type(value) is dict:
             for key, item in value.items():
-                _note(tx, item, x, (name, key))
+                _note(tx, item, cls, (name, key))
 
 
-def _note(tx: Tracer, value: Any, x: MadeClass, path: tuple[Any, ...]) -> None:
+def _note(tx: Tracer, value: Any, cls: MadeClass, path: tuple[Any, ...]) -> None:
     if type(value) in ATOMS or isinstance(value, (type, Held)) or tx.live.known(value) is not None:
         return
-    if not isinstance(value, enum.Enum) and _is_own(value, x.value):
+    if not isinstance(value, enum.Enum) and _is_own(value, cls.value):
         tx.live.keep(value)
-        tx.live.stand_ins.parts.setdefault(id(value), Made(value, Recipe(_part, (x, *map(Const, path)))))
+        tx.live.stand_ins.parts.setdefault(id(value), Made(value, Recipe(_part, (cls, *map(Const, path)))))
 
 
 def _is_own(value: Any, cls: Any) -> bool:

@@ -66,106 +66,106 @@ def _goes_backward(part: Value) -> bool:
 
 
 @do.get_attribute.rule(BackwardView)
-def get_attribute(tx: Tracer, x: BackwardView, name: str) -> Value:
+def get_attribute(tx: Tracer, view: BackwardView, name: str) -> Value:
     """Read a fact, or bind a method that reads."""
     if name in _FACTS:
-        return do.get_attribute(tx, x.array, name)
+        return do.get_attribute(tx, view.array, name)
     if name in _READING or name == "astype":
-        return BoundBuiltin(x, name)
-    raise Break("tracer.numpy", f"{name!r} of {x.describe()} isn't modelled")
+        return BoundBuiltin(view, name)
+    raise Break("tracer.numpy", f"{name!r} of {view.describe()} isn't modelled")
 
 
 @do.set_attribute.rule(BackwardView)
-def set_attribute(tx: Tracer, x: BackwardView, name: str, value: Value) -> None:
+def set_attribute(tx: Tracer, view: BackwardView, name: str, value: Value) -> None:
     """An array's shape or type is changed in place."""
-    raise Break("tracer.numpy", f"{name!r} of {x.describe()} is set")
+    raise Break("tracer.numpy", f"{name!r} of {view.describe()} is set")
 
 
 @do.call_method.rule(BackwardView)
-def call_method(tx: Tracer, x: BackwardView, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
+def call_method(tx: Tracer, view: BackwardView, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method that reads on what the view shows now."""
     if name == "__len__" and not args:
-        return Const(do.length(tx, x))
+        return Const(do.length(tx, view))
     # astype(copy=False) may give the view itself
     if name not in _READING and not (name == "astype" and len(args) < 4 and "copy" not in keywords):
-        raise Break("tracer.numpy", f"method {name!r} of {x.describe()} is called")
-    return do.call_method(tx, flipped(tx, x), name, args, keywords)
+        raise Break("tracer.numpy", f"method {name!r} of {view.describe()} is called")
+    return do.call_method(tx, flipped(tx, view), name, args, keywords)
 
 
 @do.length.rule(BackwardView)
-def length(tx: Tracer, x: BackwardView) -> int:
+def length(tx: Tracer, view: BackwardView) -> int:
     """Return the first size."""
-    return do.length(tx, x.array)
+    return do.length(tx, view.array)
 
 
 @do.truth.rule(BackwardView)
-def truth(tx: Tracer, x: BackwardView) -> bool:
+def truth(tx: Tracer, view: BackwardView) -> bool:
     """Branching needs the data."""
-    return do.truth(tx, x.array)
+    return do.truth(tx, view.array)
 
 
 @do.hash_key.rule(BackwardView)
-def hash_key(tx: Tracer, x: BackwardView) -> Hashable:
+def hash_key(tx: Tracer, view: BackwardView) -> Hashable:
     """Arrays have no hash."""
-    return do.hash_key(tx, x.array)
+    return do.hash_key(tx, view.array)
 
 
 @do.contains.rule(BackwardView)
-def contains(tx: Tracer, x: BackwardView, item: Value) -> bool:
+def contains(tx: Tracer, view: BackwardView, item: Value) -> bool:
     """Membership needs the data."""
-    return do.contains(tx, x.array, item)
+    return do.contains(tx, view.array, item)
 
 
 @do.iterate.rule(BackwardView)
-def iterate(tx: Tracer, x: BackwardView) -> Value:
+def iterate(tx: Tracer, view: BackwardView) -> Value:
     """Rows would be views."""
-    raise Break("tracer.numpy", f"{x.describe()} is iterated over")
+    raise Break("tracer.numpy", f"{view.describe()} is iterated over")
 
 
 @do.get_item.rule(BackwardView)
-def get_item(tx: Tracer, x: BackwardView, key: Value) -> Value:
+def get_item(tx: Tracer, view: BackwardView, key: Value) -> Value:
     """Read one element; a part would be a view."""
-    if len(x.axes) == x.array.tensor.fake.dim() == 1 and is_int(key):
-        return do.get_item(tx, flipped(tx, x), key)
-    raise Break("tracer.numpy", f"{x.describe()} is indexed by {key.describe()}")
+    if len(view.axes) == view.array.tensor.fake.dim() == 1 and is_int(key):
+        return do.get_item(tx, flipped(tx, view), key)
+    raise Break("tracer.numpy", f"{view.describe()} is indexed by {key.describe()}")
 
 
 @do.set_item.rule(BackwardView)
-def set_item(tx: Tracer, x: BackwardView, key: Value, value: Value) -> None:
+def set_item(tx: Tracer, view: BackwardView, key: Value, value: Value) -> None:
     """A write would reach the array."""
-    raise Break("tracer.numpy", f"{x.describe()} is written")
+    raise Break("tracer.numpy", f"{view.describe()} is written")
 
 
 @do.in_place.rule(BackwardView)
-def in_place(tx: Tracer, x: BackwardView, op: str, other: Value) -> Value | None:
+def in_place(tx: Tracer, view: BackwardView, op: str, other: Value) -> Value | None:
     """A write would reach the array."""
-    raise Break("tracer.numpy", f"{x.describe()} is written")
+    raise Break("tracer.numpy", f"{view.describe()} is written")
 
 
 @do.binary.rule(BackwardView)
-def binary(tx: Tracer, x: BackwardView, op: str, other: Value, swapped: bool) -> Value | None:
+def binary(tx: Tracer, view: BackwardView, op: str, other: Value, swapped: bool) -> Value | None:
     """Compute with what the view shows now."""
-    return do.binary(tx, flipped(tx, x), op, other, swapped)
+    return do.binary(tx, flipped(tx, view), op, other, swapped)
 
 
 @do.compare.rule(BackwardView)
-def compare(tx: Tracer, x: BackwardView, op: str, other: Value) -> Value | None:
+def compare(tx: Tracer, view: BackwardView, op: str, other: Value) -> Value | None:
     """Compare what the view shows now."""
-    return do.compare(tx, flipped(tx, x), op, other)
+    return do.compare(tx, flipped(tx, view), op, other)
 
 
 @do.unary.rule(BackwardView)
-def unary(tx: Tracer, x: BackwardView, op: str) -> Value:
+def unary(tx: Tracer, view: BackwardView, op: str) -> Value:
     """Compute with what the view shows now."""
-    return do.unary(tx, flipped(tx, x), op)
+    return do.unary(tx, flipped(tx, view), op)
 
 
 @codegen.reconstruct.rule(BackwardView)
-def reconstruct(out: Builder, x: BackwardView) -> None:
+def reconstruct(out: Builder, view: BackwardView) -> None:
     """Take the view again, of the array on the memory of the tensor that the graph gives."""
-    whole: list[Any] = [slice(None)] * x.array.tensor.fake.dim()
-    for axis in x.axes:
+    whole: list[Any] = [slice(None)] * view.array.tensor.fake.dim()
+    for axis in view.axes:
         whole[axis] = slice(None, None, -1)
-    out.load(x.array)
+    out.load(view.array)
     out.emit("LOAD_CONST", tuple(whole))
     out.emit("BINARY_SUBSCR")

@@ -157,10 +157,12 @@ def _part(tx: Tracer, form: Form, given: Operand, dtype: Any) -> Any:
     return stored(given.number, dtype)
 
 
-def _sign_of(tx: Tracer, x: TensorValue) -> TensorValue:
+def _sign_of(tx: Tracer, tensor: TensorValue) -> TensorValue:
     """The sign of a NaN is a NaN, which torch takes for 0."""
-    sign = made(tx, torch.sign, x)
-    return made(tx, torch.where, made(tx, torch.isnan, x), x, sign) if x.fake.is_floating_point() else sign
+    sign = made(tx, torch.sign, tensor)
+    return (
+        made(tx, torch.where, made(tx, torch.isnan, tensor), tensor, sign) if tensor.fake.is_floating_point() else sign
+    )
 
 
 FORMS["sign"] = Form(torch.sign)

@@ -105,12 +105,12 @@ def _clip(tx: Tracer, a: Value, a_min: Any = None, a_max: Any = None, *, min: An
     return clipped(tx, a, a_min, a_max)
 
 
-def clipped(tx: Tracer, a: Value, min: Any = None, max: Any = None) -> Value:
+def clipped(tx: Tracer, array: Value, min: Any = None, max: Any = None) -> Value:
     """Model `a.clip(min, max)`."""
     ends = [None if not isinstance(end, Value) or is_none(end) else end for end in (min, max)]
     if ends == [None, None]:
         raise Break("tracer.numpy", "numpy.clip is given no limit")
-    values = [a, *[end for end in ends if end is not None]]
+    values = [array, *[end for end in ends if end is not None]]
     if len(values) == 2:
         return apply_ufunc(tx, np.minimum if ends[0] is None else np.maximum, values)
     given = [operand(tx, value) for value in values]
@@ -203,9 +203,9 @@ def _argsort(tx: Tracer, a: Value, axis: Any = -1, kind: Any = None, *, stable: 
     return ArrayValue(made(tx, torch.argsort, x, dim=dim))
 
 
-def made_first(tx: Tracer, target: Any, x: TensorValue, dim: int) -> TensorValue:
+def made_first(tx: Tracer, target: Any, tensor: TensorValue, dim: int) -> TensorValue:
     """Record an operation that gives several tensors, and return the first one."""
-    found = recording_of(tx).record(tx, "call_function", target, [x, Const(dim)], {})
+    found = recording_of(tx).record(tx, "call_function", target, [tensor, Const(dim)], {})
     assert isinstance(found, Items) and isinstance(found.items[0], TensorValue)
     return found.items[0]
 

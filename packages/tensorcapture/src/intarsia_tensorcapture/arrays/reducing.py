@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ROWS"]
 
 
-def _axes(tx: Tracer, x: TensorValue, axis: Any, name: str) -> tuple[int, ...] | None:
+def _axes(tx: Tracer, tensor: TensorValue, axis: Any, name: str) -> tuple[int, ...] | None:
     """Return the axes that are reduced, counted from the front; None for all."""
     axis = known(axis)
     if axis is None:
@@ -34,7 +34,7 @@ def _axes(tx: Tracer, x: TensorValue, axis: Any, name: str) -> tuple[int, ...] |
     given = axis if isinstance(axis, tuple) else (axis,)
     if not given or not all(isinstance(a, (int, np.integer)) and type(a) is not bool for a in given):
         raise Break("tracer.numpy", f"numpy.{name} reduces over {axis!r}")
-    rank = x.fake.dim()
+    rank = tensor.fake.dim()
     found = tuple(int(a) + rank if a < 0 else int(a) for a in given)
     if any(not 0 <= a < rank for a in found) or len(set(found)) != len(found):
         raise Break("tracer.operation_raised", f"numpy.{name} reduces an array of {rank} axes over {axis}")
@@ -49,10 +49,10 @@ def _keeps(keepdims: Any) -> bool:
     return found
 
 
-def _result_type(name: str, x: OfTensor, dtype: Any) -> Any:
+def _result_type(name: str, array: OfTensor, dtype: Any) -> Any:
     """Return the type that numpy gives the result, by asking it about one element."""
     wanted = known(dtype)
-    found = raising(lambda: getattr(np, name)(np.ones(1, x.dtype), dtype=wanted).dtype, name)
+    found = raising(lambda: getattr(np, name)(np.ones(1, array.dtype), dtype=wanted).dtype, name)
     torch_type(found)
     return found
 
@@ -61,24 +61,24 @@ def _array(tx: Tracer, a: Value) -> OfTensor:
     return a if isinstance(a, OfTensor) else ArrayValue(tensor_in(tx, a))
 
 
-def _refuse_empty(x: TensorValue, name: str) -> None:
+def _refuse_empty(tensor: TensorValue, name: str) -> None:
     """Nothing is reduced without an element: numpy raises, or warns."""
-    if any(type(size) is int and size == 0 for size in x.fake.shape):
+    if any(type(size) is int and size == 0 for size in tensor.fake.shape):
         raise Break("tracer.operation_raised", f"numpy.{name} reduces an array without elements")
 
 
-def _summed(tx: Tracer, name: str, x: TensorValue, dims: tuple[int, ...] | None, keepdims: bool) -> TensorValue:
+def _summed(tx: Tracer, name: str, tensor: TensorValue, dims: tuple[int, ...] | None, keepdims: bool) -> TensorValue:
     """Sum or multiply over axes, and rely on numpy not warning."""
-    every = tuple(range(x.fake.dim())) if dims is None else dims
+    every = tuple(range(tensor.fake.dim())) if dims is None else dims
     if not every:
-        return made(tx, "clone", x)
+        return made(tx, "clone", tensor)
     if name == "sum":
-        found = made(tx, torch.sum, x, every, keepdims, dtype=x.fake.dtype)
+        found = made(tx, torch.sum, tensor, every, keepdims, dtype=tensor.fake.dtype)
     else:
-        found = x
+        found = tensor
         for axis in sorted(every, reverse=True):
-            found = made(tx, torch.prod, found, axis, keepdims, dtype=x.fake.dtype)
-    expect_quiet(tx, found, [x], (every, keepdims))
+            found = made(tx, torch.prod, found, axis, keepdims, dtype=tensor.fake.dtype)
+    expect_quiet(tx, found, [tensor], (every, keepdims))
     return found
 
 
@@ -92,10 +92,10 @@ def _adding(name: str) -> Callable[..., Value]:
     return handler
 
 
-def _count(x: TensorValue, dims: tuple[int, ...] | None) -> Any:
+def _count(tensor: TensorValue, dims: tuple[int, ...] | None) -> Any:
     count: Any = 1
-    for axis in range(x.fake.dim()) if dims is None else dims:
-        count = count * x.fake.shape[axis]
+    for axis in range(tensor.fake.dim()) if dims is None else dims:
+        count = count * tensor.fake.shape[axis]
     return count
 
 
@@ -107,14 +107,16 @@ def _mean(tx: Tracer, a: Value, axis: Any = None, dtype: Any = None, *, keepdims
     return result_of(_averaged(tx, x, dims, _keeps(keepdims)))
 
 
-def _averaged(tx: Tracer, x: TensorValue, dims: tuple[int, ...] | None, keepdims: bool, less: int = 0) -> TensorValue:
+def _averaged(
+    tx: Tracer, tensor: TensorValue, dims: tuple[int, ...] | None, keepdims: bool, less: int = 0
+) -> TensorValue:
     """Sum over axes and divide by the number of elements, halves in single precision, as numpy does."""
-    if not x.fake.is_floating_point():
-        raise Break("tracer.numpy", f"a mean is computed in {x.fake.dtype}")
-    half = x.fake.dtype is torch.float16
-    wide = made(tx, "to", x, torch.float32) if half else x
+    if not tensor.fake.is_floating_point():
+        raise Break("tracer.numpy", f"a mean is computed in {tensor.fake.dtype}")
+    half = tensor.fake.dtype is torch.float16
+    wide = made(tx, "to", tensor, torch.float32) if half else tensor
     total = _summed(tx, "sum", wide, dims, keepdims)
-    found = made(tx, torch.div, total, _count(x, dims) - less)
+    found = made(tx, torch.div, total, _count(tensor, dims) - less)
     return cast(tx, found, numpy_type(torch.float16)) if half else found
 
 
@@ -137,11 +139,11 @@ def _variance(name: str) -> Callable[..., Value]:
     return handler
 
 
-def _spread(tx: Tracer, x: TensorValue, dims: tuple[int, ...] | None, less: int, keepdims: bool) -> TensorValue:
+def _spread(tx: Tracer, tensor: TensorValue, dims: tuple[int, ...] | None, less: int, keepdims: bool) -> TensorValue:
     """Average the squares of the distances from the mean."""
-    centred = made(tx, torch.sub, x, _averaged(tx, x, dims, True))
+    centred = made(tx, torch.sub, tensor, _averaged(tx, tensor, dims, True))
     squares = made(tx, torch.mul, centred, centred)
-    expect_quiet(tx, squares, [x])
+    expect_quiet(tx, squares, [tensor])
     return _averaged(tx, squares, dims, keepdims, less)
 
 

@@ -51,18 +51,18 @@ def _alike(a: Value, view: TensorValue) -> OfTensor:
     return ScalarValue(view) if isinstance(a, ScalarValue) and view.fake.dim() == 0 else ArrayValue(view)
 
 
-def reshaped(tx: Tracer, a: Value, sizes: Sequence[Value]) -> OfTensor:
+def reshaped(tx: Tracer, array: Value, sizes: Sequence[Value]) -> OfTensor:
     """Give an array another shape, in C's order: a view if there can be one."""
-    return _alike(a, made(tx, "reshape", tensor_in(tx, a), tuple(sizes)))
+    return _alike(array, made(tx, "reshape", tensor_in(tx, array), tuple(sizes)))
 
 
-def transposed(tx: Tracer, a: Value, axes: Sequence[int] | None) -> OfTensor:
+def transposed(tx: Tracer, array: Value, axes: Sequence[int] | None) -> OfTensor:
     """Put the axes in another order; None: the reverse one."""
-    x = tensor_in(tx, a)
+    x = tensor_in(tx, array)
     order = tuple(reversed(range(x.fake.dim()))) if axes is None else tuple(axes)
     if sorted(order) != list(range(x.fake.dim())):
         raise Break("tracer.operation_raised", f"numpy.transpose is given the axes {order} of {x.fake.dim()}")
-    return _alike(a, made(tx, "permute", x, order))
+    return _alike(array, made(tx, "permute", x, order))
 
 
 def _in_c_order(order: Any, name: str) -> None:
@@ -140,8 +140,8 @@ def _at_least(rank: int) -> Callable[..., Value]:
 
 
 def _split(name: str, fixed: int | None = None) -> Callable[..., Value]:
-    def along(tx: Tracer, x: TensorValue, parts: Value, axis: int) -> Value:
-        places, size = known(parts), x.fake.shape[axis]
+    def along(tx: Tracer, tensor: TensorValue, parts: Value, axis: int) -> Value:
+        places, size = known(parts), tensor.fake.shape[axis]
         if isinstance(places, (list, tuple)):
             if any(not 0 <= p <= size for p in places) or list(places) != sorted(places):
                 raise Break("tracer.numpy", f"numpy.{name} at {places!r} of an axis of {size}")
@@ -153,7 +153,7 @@ def _split(name: str, fixed: int | None = None) -> Callable[..., Value]:
                 raise Break("tracer.operation_raised", f"numpy.{name} of {size} elements into {count} parts")
             sizes = [size // count + (part < size % count) for part in range(count)]
         starts = [sum(sizes[:part]) for part in range(len(sizes))]
-        views = [made(tx, "narrow", x, axis, start, size) for start, size in zip(starts, sizes, strict=True)]
+        views = [made(tx, "narrow", tensor, axis, start, size) for start, size in zip(starts, sizes, strict=True)]
         return List([ArrayValue(view) for view in views])
 
     def handler(tx: Tracer, ary: Value, indices_or_sections: Value, axis: Any = 0) -> Value:
