@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import types
 import weakref
 
-from toy_passes import Toy
+import pytest
+from toy_passes import Toy, native
 
 import intarsia_framehook as framehook
 
@@ -91,3 +93,26 @@ def test_equal_code_objects_are_two():
     assert toy.dispatcher.stats().frames_seen == 2
     gc.collect()
     assert len(toy.dispatcher._table._rows) == 2
+
+
+@pytest.mark.parametrize("collects", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_cycles_are_looked_for_again_when_a_compilation_ends(collects, fails):
+    seen = []
+
+    def plan(code, frame, number):
+        seen.append(gc.isenabled())
+        if fails:
+            raise KeyboardInterrupt
+        return native(code, frame, number)
+
+    toy = Toy()
+    toy.plans["f"] = plan
+    before = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        with pytest.raises(KeyboardInterrupt) if fails else contextlib.nullcontext():
+            toy.compile(fresh())(1)
+        assert seen == [False] and gc.isenabled() == collects
+    finally:
+        (gc.enable if before else gc.disable)()

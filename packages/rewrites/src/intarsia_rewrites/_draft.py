@@ -257,6 +257,11 @@ def roots(node: fx.Node) -> frozenset[fx.Node]:
     return frozenset(found)
 
 
+def can_leave(fuel: int | None, check: bool) -> bool:
+    """Tell whether a rewrite that finds nothing may leave before it makes a draft, which would copy and check it all."""
+    return not check and (fuel is None or fuel >= 0)
+
+
 def copy_graph(graph: fx.Graph) -> fx.Graph:
     """Return a copy of a graph, node by node, with its metadata."""
     new = fx.Graph()

@@ -27,7 +27,7 @@ import torch.fx as fx
 from intarsia_ir import meta
 from intarsia_ir.records import Target
 from intarsia_rewrites._convolutions import OPERANDS, convolutions, operands
-from intarsia_rewrites._draft import Draft
+from intarsia_rewrites._draft import Draft, can_leave
 from intarsia_rewrites._layouts import Layouts
 
 __all__ = ["prefer_channels_last"]
@@ -76,6 +76,8 @@ def prefer_channels_last(
         >>> [str(n.target) for n in turned.graph.nodes if n.op == "call_function"].count("aten.clone.default")
         3
     """
+    if can_leave(fuel, check) and not convolutions(gm.graph, target):
+        return gm
     draft = Draft(gm, fuel, check)
     nodes = convolutions(draft.graph, target)
     chosen = {node for node in nodes if _can_turn(node, dtypes) and draft.burn("channels_last")}

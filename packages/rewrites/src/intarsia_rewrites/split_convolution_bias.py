@@ -28,7 +28,7 @@ import torch.fx as fx
 from intarsia_ir import meta
 from intarsia_ir.records import Target
 from intarsia_rewrites._convolutions import CONVOLUTION, convolutions
-from intarsia_rewrites._draft import Draft
+from intarsia_rewrites._draft import Draft, can_leave
 
 __all__ = ["split_convolution_bias"]
 
@@ -66,6 +66,8 @@ def split_convolution_bias(
         >>> [n.target.name() for n in split.graph.nodes if n.op == "call_function"]
         ['aten::convolution', 'aten::view', 'aten::add.Tensor']
     """
+    if can_leave(fuel, check) and not convolutions(gm.graph, target):
+        return gm
     draft = Draft(gm, fuel, check)
     for node in convolutions(draft.graph, target):
         if node.target is CONVOLUTION:

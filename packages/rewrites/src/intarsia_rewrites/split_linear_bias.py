@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from intarsia_ir import meta
 from intarsia_ir.records import Target
-from intarsia_rewrites._draft import Draft
+from intarsia_rewrites._draft import Draft, can_leave
 
 __all__ = ["split_linear_bias"]
 
@@ -69,6 +69,8 @@ def split_linear_bias(
         >>> [n.target.name() for n in split.graph.nodes if n.op == "call_function"]
         ['aten::mm', 'aten::add.Tensor', 'aten::relu']
     """
+    if not target.machine.matrix_gflop_per_s and can_leave(fuel, check):
+        return gm
     draft = Draft(gm, fuel, check)
     for node in list(draft.graph.nodes) if target.machine.matrix_gflop_per_s else ():
         if _is_chosen(node, target.device, dtypes) and draft.burn("bias"):
