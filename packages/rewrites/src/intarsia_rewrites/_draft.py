@@ -258,7 +258,7 @@ def roots(node: fx.Node) -> frozenset[fx.Node]:
 
 
 def can_leave(fuel: int | None, check: bool) -> bool:
-    """Tell whether a rewrite that finds nothing may leave before it makes a draft, which would copy and check it all."""
+    """Tell whether a rewrite that finds nothing may leave without a draft, which would copy and check it all."""
     return not check and (fuel is None or fuel >= 0)
 
 
