@@ -51,3 +51,11 @@ def test_peaks_grow_with_the_processors():
     machine = MACHINES["cpu", "avx512"].scaled(8)
     assert (machine.processors, machine.gb_per_s, machine.gflop_per_s) == (8, 80.0, 200.0)
     assert machine.l1_bytes == MACHINES["cpu", "avx512"].l1_bytes
+
+
+@pytest.mark.parametrize("kind", ["cuda", "tpu", ""])
+def test_a_machine_of_no_known_kind_is_refused(kind):
+    """It was scheduled as a CPU."""
+    with pytest.raises(InvalidArgumentError, match='"cpu" or "gpu"') as caught:
+        Machine(kind, 4)
+    assert caught.value.code == "ir.machine_kind"

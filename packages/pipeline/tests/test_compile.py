@@ -11,8 +11,10 @@ import torch
 import intarsia
 import intarsia_scheduler
 from intarsia_fuser import FusionPlan, NoFusion, Replay
+from intarsia_ir.errors import IntarsiaError
 from intarsia_loops import tiles
 from intarsia_loops.level_text import parse_value
+from intarsia_lowering.writing import unary
 
 RAISE = {"on_error": "raise"}
 
@@ -176,6 +178,27 @@ def test_plans_come_back_and_are_policies():
     torch.testing.assert_close(fast(x, y), expected)
     intarsia.reset()
     assert not intarsia.fusion_plans(fast)
+
+
+@pytest.mark.parametrize("compiled", [intarsia.compile, intarsia.compile_module_])
+def test_plans_of_modules(compiled):
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return torch.softmax(x * 2, -1)
+
+    module = Net()
+    fast = compiled(module, options=RAISE) or module
+    assert not intarsia.fusion_plans(fast)
+    fast(torch.randn(3, 4))
+    (plan,) = intarsia.fusion_plans(fast)
+    assert plan.after.kernels == 1
+
+
+def test_a_lowering_that_makes_no_program_is_refused_by_the_name_of_what_is_wrong():
+    lowerings = {torch.ops.aten.tanh.default: lambda b, x: b.pointwise(lambda v: unary("sigmoid", v), x)}
+    fast = intarsia.compile(lambda x: torch.tanh(x) + 1, options=RAISE, lowerings=lowerings)
+    with pytest.raises(IntarsiaError, match="no scalar op is called 'sigmoid'"):
+        fast(torch.randn(3))
 
 
 def test_training_has_a_plan_for_each_half():

@@ -28,6 +28,7 @@ from intarsia_dispatch.events import EventKind, FrameEvent
 from intarsia_dispatch.graphs import graph_caller
 from intarsia_dispatch.hidden import AsCalled, as_called, hidden_from_user
 from intarsia_dispatch.hooked_calls import call_of, call_then, has_hooks, is_call, unwrapped
+from intarsia_dispatch.module import without_wrapper
 from intarsia_dispatch.outcomes import Outcomes
 from intarsia_dispatch.reports import break_error, first_line
 from intarsia_dispatch.roots import root_codes
@@ -148,10 +149,14 @@ class Dispatcher:
         return cast(_F, call)
 
     def compiled_code(self, function: Callable[..., Any]) -> tuple[CodeType, ...]:
-        """Return the replacements of a function's code, in the order they were compiled."""
-        target = unwrapped(function)
-        state = self._table.find(getattr(target, "__func__", target).__code__)
-        return tuple(v.code for v in state.versions if v.code is not None) if state else ()
+        """Return the replacements of a function's code, or of a module's call, in the order they were compiled."""
+        target = without_wrapper(unwrapped(function))
+        functions = [target]
+        if isinstance(target, torch.nn.Module):  # one that was compiled in place has its call replaced
+            functions = [target.forward, unwrapped(target._compiled_call_impl or target.forward)]
+        codes = dict.fromkeys(getattr(one, "__func__", one).__code__ for one in functions)
+        states = filter(None, map(self._table.find, codes))
+        return tuple(v.code for state in states for v in state.versions if v.code is not None)
 
     def stats(self) -> DispatchStats:
         """Return the counts since the dispatcher was made or reset."""

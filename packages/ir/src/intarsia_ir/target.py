@@ -39,6 +39,9 @@ class Machine:
         l2_gb_per_s: Bandwidth of its last cache level, in 1e9 bytes per second; 0 where it isn't known.
         link_us: Microseconds of one round of a collective between processes on such machines.
         link_gb_per_s: What one of these processes sends, in 1e9 bytes per second.
+
+    Raises:
+        InvalidArgumentError: `kind` is another one: kernels are scheduled by the rules of one of the two.
     """
 
     kind: str
@@ -59,6 +62,16 @@ class Machine:
     l2_gb_per_s: float = 0.0
     link_us: float = 100.0
     link_gb_per_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("cpu", "gpu"):
+            from intarsia_ir.errors import InvalidArgumentError  # errors need the records that need this file
+
+            raise InvalidArgumentError(
+                f'a machine is of kind "cpu" or "gpu", not {self.kind!r}',
+                code="ir.machine_kind",
+                hints=('"gpu" is a grid of programs of many lanes, "cpu" a loop a thread',),
+            )
 
     def scaled(self, processors: int) -> Machine:
         """Return the machine with another number of such processors; peaks grow with it."""
