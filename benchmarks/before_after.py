@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first-calls", action="store_true", help=f"of models: {', '.join(FIRST_CALLS)}")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rounds", type=int, default=9)
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         trees = dict(zip(SIDES, (unpacked(options.commit, Path(name)), ROOT), strict=True))
         for tree in trees.values():
