@@ -57,7 +57,8 @@ X = torch.linspace(-1, 1, 6)
 )
 def test_the_answer_is_right_and_the_compiler_is_named(compiler, monkeypatch, body, command, code):
     compiler(body, command)
-    monkeypatch.setattr(finished, "build", functools.partial(finished.build, timeout_s=1.0))
+    limit_s = 1.0 if code == "runtime.compiler_timeout" else 30.0  # a busy machine starts a script in more than one
+    monkeypatch.setattr(finished, "build", functools.partial(finished.build, timeout_s=limit_s))
     start = time.monotonic()
     with pytest.raises((UnsupportedError, InternalError)) as caught:
         intarsia.compile(f, options={"on_error": "raise"})(X)
