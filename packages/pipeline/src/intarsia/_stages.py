@@ -228,11 +228,7 @@ def _partition(p: Functional, fuel: int | None, policy: Any) -> Partition[Half] 
 
 def _lower(p: Half, fuel: int | None, rng: str | None, aim: Any, lowerings: Lowerings) -> Loops:
     device = intarsia_ir.aten.device_of(p.graph_module)
-    how: dict[str, Any] = {
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "fuel": fuel,
-        "check": bool(lowerings),
-    }
+    how: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled(), "fuel": fuel}
     how |= {"nan_gelu": intarsia_runtime.nan_gelu(), "lowerings": lowerings, "check": bool(lowerings)}
     lowered = intarsia_lowering.lower(p.graph_module, facts=p.facts, rng=rng, target=aim(device), **how)
     return Loops(lowered, Contract(p.signature, p.guards, aim(device), device))
