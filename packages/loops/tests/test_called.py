@@ -51,17 +51,21 @@ def test_nests_outside_of_kernels_are_refused():
         called(from_fx(loops.parse_ir(text)))
 
 
-def _buildable() -> Buildable:
-    seen = called(from_fx(kernels.parse_ir(KERNELS)))
+def _buildable(shared: tuple[str, ...] = ()) -> Buildable:
+    seen = called(from_fx(kernels.parse_ir(KERNELS)), shared)
     signature = Signature(inputs=(InputSpec("x"), InputSpec("w")), outputs=(Fresh(0), Fresh(1)))
     contract = Contract(signature, (), Target(isa="scalar"), torch.device("cpu"))
     return Buildable(seen, contract, KernelSource("int x;", "cpp"), "f")
 
 
-def test_its_text_reads_back():
-    value = Partition(_buildable())
+@pytest.mark.parametrize(
+    ("shared", "outs"),
+    [((), "%b: f32[s0, 3], %c: f32[s0, 3]"), (("a",), "%b: f32[s0, 3], %c: f32[s0, 3], %a: f32[s0, 3]")],
+)
+def test_its_text_reads_back(shared, outs):
+    value = Partition(_buildable(shared))
     text = print_value(value)
-    assert "%b: f32[s0, 3], %c: f32[s0, 3] = kernel(%x)  #3 neg; #4 exp" in text
+    assert f"{outs} = kernel(%x)  #3 neg; #4 exp" in text
     back = parse_value(text)
     assert print_value(back) == text
     program = back.forward.program

@@ -10,6 +10,7 @@ from intarsia_ir.values import Partition
 from intarsia_loops import Contract, Emitted
 from intarsia_loops.index import axis, lift, row_major
 from intarsia_loops.launches import Launches
+from intarsia_loops.level_text import parse_value, print_value
 from intarsia_loops.program import Buffer, Extern, Kernel, Nest, Program, TensorRef, load, val
 from intarsia_runtime import Linked, assembled, link
 from intarsia_runtime.warm import buildable
@@ -132,7 +133,8 @@ def test_a_finished_plan_makes_room_for_what_launches_of_one_kernel_share(monkey
     empty = torch.fx.GraphModule({}, torch.fx.Graph())
     emitted = Emitted(empty, contract, Launches(program, contract.target, (), 1), source)
     finished = buildable(emitted)
-    assert set(finished.program.buffers) == {"x", "t", "y"}
+    assert set(finished.program.buffers) == {"x", "t", "y"} and finished.program.items[0].outs == ("y", "t")
+    assert parse_value(print_value(finished)) == finished
     run = link(finished.program, source, Library(), device=CUDA)
     assert "t = _empty_strided" in run.source
     assert set(buildable(replace(emitted, source=KernelSource("", "triton"))).program.buffers) == {"x", "y"}

@@ -23,7 +23,7 @@ class KernelCall:
     """The call of a kernel.
 
     Args:
-        outs: Buffers that it writes to memory, in step order.
+        outs: Buffers that it writes to memory, in step order; behind them those that its launches hand on.
         operands: Buffers that it reads from memory, sorted.
         origins: User lines; not part of equality.
     """
@@ -85,7 +85,7 @@ def called(program: Program, shared: Collection[str] = ()) -> Called:
         >>> seen.items, list(seen.buffers)
         ((KernelCall(outs=('z',), operands=('x',), origins=()),), ['x', 'z'])
     """
-    items = tuple(map(_item, program.items))
+    items = tuple(_item(item, shared) for item in program.items)
     local = {name for item in program.items if isinstance(item, Kernel) for name in item.local}.difference(shared)
     buffers = {name: buffer for name, buffer in program.buffers.items() if name not in local}
     return Called(
@@ -99,9 +99,10 @@ def called(program: Program, shared: Collection[str] = ()) -> Called:
     )
 
 
-def _item(item: object) -> KernelCall | Extern:
+def _item(item: object, shared: Collection[str]) -> KernelCall | Extern:
     if isinstance(item, Kernel):
-        return KernelCall(item.writes(), tuple(sorted(item.reads())), item.origins)
+        handed_on = tuple(s.out for s in item.steps if s.out in item.local and s.out in shared)
+        return KernelCall((*item.writes(), *handed_on), tuple(sorted(item.reads())), item.origins)
     if not isinstance(item, Extern):
         raise InvalidArgumentError(
             "a program whose caller is asked for has a nest outside of kernels", code="loops.called"
