@@ -231,8 +231,8 @@ def test_a_checkpoint_is_computed_again():
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("name", ["scan", "map"])
-def test_gradients_go_through_a_scan(name, dynamic, fresh):
+@pytest.mark.parametrize("name", ["scan", "map", "while_loop"])
+def test_gradients_go_through_iterations(name, dynamic, fresh):
     torch.manual_seed(0)
     model = MODELS[name]()
 
@@ -248,17 +248,6 @@ def test_gradients_go_through_a_scan(name, dynamic, fresh):
         x = x.requires_grad_()
         torch.testing.assert_close(gradients(fast, x), gradients(model, x))
     assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
-
-
-def test_gradients_of_a_loop_are_refused_by_name():
-    model, x = While(), example()
-    seen = []
-    torch._dynamo.reset()
-    with torch.no_grad():
-        torch.compile(model, backend=lambda gm, inputs: seen.append((gm, inputs)) or gm, fullgraph=True)(x)
-    ((gm, inputs),) = seen
-    with pytest.raises(UnsupportedError, match="gradients are needed of a while_loop"):
-        joint_graph(gm, [inputs[0], x.requires_grad_()] if inputs[0].dim() == 0 else [x.requires_grad_(), *inputs[1:]])
 
 
 def test_a_scan_of_no_rows_is_refused():

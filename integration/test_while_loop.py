@@ -118,9 +118,76 @@ def test_a_body_that_does_more_than_compute_is_refused(name):
         intarsia.compile(lambda x: torch.while_loop(lambda y: y.sum() < 9, body, (x,)), **STRICT)(X.clone())
 
 
-def test_gradients_and_numbers_are_refused():
-    fast = intarsia.compile(lambda x: halved(torch.while_loop, x), **STRICT)
-    with pytest.raises(UnsupportedError, match=r"gradients are needed of torch.while_loop: .*no_grad"):
-        fast(X.clone().requires_grad_())
+def differentiated(program, *inputs):
+    """Return a function of a loop that gives the results of a program and the gradients of what may have some."""
+
+    def run(loop):
+        leaves = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in inputs]
+        results = program(loop, *leaves)
+        wanted = [x for x in leaves if x.requires_grad] + list(getattr(program, "parameters", list)())
+        roots = sum(x.square().sum() for x in results if x.requires_grad)
+        return results, torch.autograd.grad(roots, wanted, allow_unused=True, materialize_grads=True)
+
+    return run
+
+
+def agree_in_training(program, *calls, **how):
+    fast = intarsia.compile(program, **{**STRICT, **how})
+    for inputs in calls:
+        want = differentiated(program, *inputs)(plain_loop)
+        torch.testing.assert_close(differentiated(fast, *inputs)(torch.while_loop), want)
+    assert intarsia.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize("backend", ["auto", "eager", "aten", "loops", "kernels"])
+def test_gradients_go_back_through_the_iterations(backend):
+    agree_in_training(counted, *COUNTS, backend=backend)
+    assert intarsia.stats().graphs == 1
+
+
+def test_gradients_of_symbolic_sizes():
+    agree_in_training(halved, (X * 9,), (torch.cat([X, X, X]) * 5,), (X / 100,), dynamic=True)
+
+
+def test_gradients_of_loops_and_branches_in_a_loop():
+    def body(loop, cond, i, y):
+        (y,) = loop(lambda z: z.norm() > 2, lambda z: (z * 0.75,), (y + 1,))
+        return i + 1, cond(i % 2 == 0, lambda z: z.sin(), lambda z: z * 3, (y,))
+
+    def program(loop, x):
+        cond = torch.cond if loop is torch.while_loop else lambda p, yes, no, given: (yes if p else no)(*given)
+        return loop(lambda i, y: i < 4, lambda i, y: body(loop, cond, i, y), (torch.tensor(0), x))
+
+    agree_in_training(program, (X,), (-3 * X,))
+
+
+class Layered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3), nn.Tanh())
+
+    def forward(self, loop, n, x):
+        return loop(lambda i, y: i < n, lambda i, y: (i + 1, self.layer(y) + y), (torch.tensor(0), x))
+
+
+def test_parameters_have_gradients():
+    model = Layered()
+    fast = intarsia.compile(model, **STRICT)
+    for n, x in COUNTS:
+        want = differentiated(model, n, x)(plain_loop)
+        torch.testing.assert_close(differentiated(fast, n, x)(torch.while_loop), want)
+    assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)
+
+
+def test_gradients_of_what_draws_are_refused_by_name():
+    drawn = intarsia.compile(
+        lambda x: torch.while_loop(lambda y: y.sum() < 9, lambda y: (y + torch.rand_like(y),), (x,)), **STRICT
+    )
+    with pytest.raises(UnsupportedError, match="a function of while_loop that draws random numbers"):
+        drawn(X.clone().requires_grad_())
+
+
+def test_numbers_are_refused():
     with pytest.raises(UnsupportedError, match="only tensors are, in a flat tuple"):
         intarsia.compile(lambda x: torch.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y), (0, x)), **STRICT)(X)

@@ -77,6 +77,65 @@ origins
   1 a.py
     f: 1, 2, 3
 """
+UNWIND = """// dialect: aten 2
+graph(
+    %i: i64[],
+    %x: f32[3],
+    %p: f32[3],
+    %q: f32[3],
+    %w: f32[3],
+) {
+  # a.py:4 in f
+  %0: (f32[3], f32[3]) = unwind[
+    graph(
+        %i: i64[],
+        %x: f32[3],
+        %p: f32[3],
+        %q: f32[3],
+        %w: f32[3],
+    ) {
+      # a.py:1 in f
+      %0: b8[] = aten.lt.Scalar(%i, 3)  #1
+      return (%0,)
+    }
+    graph(
+        %i: i64[],
+        %x: f32[3],
+        %p: f32[3],
+        %q: f32[3],
+        %w: f32[3],
+    ) {
+      # a.py:2 in f
+      %0: i64[] = aten.add.Tensor(%i, 1)  #2
+      %1: f32[3] = aten.mul.Tensor(%x, %w)  #2
+      return (%0, %1)
+    }
+    graph(
+        %i: i64[],
+        %x: f32[3],
+        %p: f32[3],
+        %q: f32[3],
+        %w: f32[3],
+    ) {
+      # a.py:3 in f
+      %0: f32[3] = aten.mul.Tensor(%p, %w)  #3
+      %1: f32[3] = aten.mul.Tensor(%p, %x)  #3
+      %2: f32[3] = aten.add.Tensor(%q, %1)  #3
+      return (%0, %2)
+    }
+    carried=2
+    back=2
+  ](%i, %x, %p, %q, %w)  #4
+  # a.py:4 in f
+  %1: f32[3] = operator.getitem(%0, 0)  #4
+  %2: f32[3] = operator.getitem(%0, 1)  #4
+  %3: f32[3] = aten.add.Tensor(%1, %2)  #4
+  return (%3,)
+}
+origins
+  1 a.py
+    f: 1, 2, 3, 4
+"""
 SCAN = """// dialect: aten 2
 graph(%c: f32[3], %x: f32[4, 3], %w: f32[3]) {
   # a.py:3 in f
@@ -117,6 +176,12 @@ def scanned(carried: torch.Tensor) -> torch.Tensor:
 CASES: dict[str, tuple[str, tuple[Any, ...], Any]] = {
     "cond": (COND, (YES, NO, X), 2 * X.cos()),
     "while_loop": (WHILE, (torch.tensor(0), X, X + 1), X * (X + 1) ** 3),
+    # d/dx x * w**3 and d/dw x * w**3, for w = x + 1
+    "unwind": (
+        UNWIND,
+        (torch.tensor(0), X, torch.ones(3), torch.zeros(3), X + 1),
+        (X + 1) ** 3 + 3 * X * (X + 1) ** 2,
+    ),
     "scan": (SCAN, (X, ROWS, X + 1), scanned(X)),
 }
 

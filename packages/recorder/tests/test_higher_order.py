@@ -220,7 +220,53 @@ def test_gradients_of_a_scan_that_draws_are_refused() -> None:
     assert caught.value.code == "recorder.higher_order_random"
 
 
-def test_gradients_of_a_loop_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="gradients are needed of a while_loop") as caught:
-        looped(X.clone().requires_grad_(), torch.tensor(0))
-    assert caught.value.code == "recorder.higher_order_gradient" and "no_grad" in caught.value.hints[0]
+def looping(body: Callable[..., Any], n_carried: int, *operands: Any) -> Any:
+    """Call `while_loop` under a recorder, elsewhere do what it stands for, while the first operand is less than 3."""
+    if _get_current_dispatch_mode_stack():
+        bodies = [lambda i, *given: (i < 3,), body]
+        return call_higher_order(recorder_of_now(), "while_loop", bodies, operands, {"carried": n_carried})
+    carried, others = operands[:n_carried], operands[n_carried:]
+    while carried[0] < 3:
+        carried = body(*carried, *others)
+    return carried
+
+
+WHILES: dict[str, Any] = {
+    "carried and shared": (lambda i, x, w: (i + 1, (x * w).sin()), 2, (torch.tensor(0), C0, C0 * 3)),
+    "no iteration": (lambda i, x, w: (i + 1, (x * w).sin()), 2, (torch.tensor(3), C0, C0 * 3)),
+    "shared only": (lambda i, x, w: (i + 1, w * 2 + x.detach()), 2, (torch.tensor(0), C0, C0 * 3)),
+    "two carried": (lambda i, x, y: (i + 1, x * y, y.cos()), 3, (torch.tensor(0), C0, C0 * 3)),
+}
+
+
+@pytest.mark.parametrize("name", WHILES)
+def test_the_gradient_of_a_loop_goes_back_through_its_iterations(name: str) -> None:
+    body, n_carried, operands = WHILES[name]
+
+    def gradients(*given: Any) -> Any:
+        results = looping(body, n_carried, *given)
+        total = sum((x.square() + x.sin()).sum() for x in results[1:])
+        return torch.autograd.grad(total, given[1:], allow_unused=True, materialize_grads=True)
+
+    given = [operands[0], *[x.clone().requires_grad_() for x in operands[1:]]]
+    done = record(gradients, given)
+    aten.verify(done.graph_module, values=True)
+    calls = [n.target.name for n in done.graph_module.graph.nodes if isinstance(n.target, HigherOrderOp)]
+    assert calls == ["while_loop", "unwind"]
+    with torch.no_grad():
+        found = aten.interpret(done.graph_module, *[x.detach() for x in given])
+    torch.testing.assert_close(found, gradients(*given))
+
+
+def test_gradients_of_a_loops_gradient_and_of_one_that_draws_are_refused() -> None:
+    def twice(i: Any, x: Any) -> Any:
+        _, y = looping(lambda i, x: (i + 1, x.sin()), 2, i, x)
+        (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        return torch.autograd.grad(first.sum(), x)
+
+    given = [torch.tensor(0), X.clone().requires_grad_()]
+    with pytest.raises(UnsupportedError, match="gradients are needed of the gradient of a while_loop") as caught:
+        record(twice, given)
+    assert caught.value.code == "recorder.higher_order_gradient"
+    with pytest.raises(UnsupportedError, match="a function of while_loop that draws random numbers"):
+        record(lambda i, x: looping(lambda i, x: (i + 1, x * torch.rand_like(x)), 2, i, x), given)

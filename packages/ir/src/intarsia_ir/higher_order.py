@@ -116,6 +116,21 @@ def _while_loop(bodies: Sequence[Body], options: Options, operands: Sequence[Any
     return [x.clone() for x in given] if carried is given else carried
 
 
+def _unwind(bodies: Sequence[Body], options: Options, operands: Sequence[Any]) -> Sequence[Any]:
+    condition, body, gradient = bodies
+    n_carried, n_back = options["carried"], options["back"]
+    carried, tangents = tuple(operands[:n_carried]), tuple(operands[n_carried : n_carried + n_back])
+    rest = operands[n_carried:]
+    iterations = []
+    while condition(*carried, *rest)[0]:
+        iterations.append(carried)
+        carried = tuple(body(*carried, *rest))
+    others, results = rest[n_back:], tangents
+    for given in reversed(iterations):
+        results = tuple(gradient(*given, *results, *others))
+    return results if iterations else [x.clone() for x in tangents]
+
+
 def _scan(bodies: Sequence[Body], options: Options, operands: Sequence[Any]) -> Sequence[Any]:
     n_carried, n_rows = options["carried"], options["scanned"]
     carried, scanned = tuple(operands[:n_carried]), operands[n_carried : n_carried + n_rows]
@@ -172,6 +187,17 @@ HIGHER_ORDER: Mapping[str, HigherOrderRow] = MappingProxyType(
                 (1,),
                 _while_loop,
                 "while_loop[condition, body, carried](*carried, *others): the body, as long as the condition is true",
+            ),
+            HigherOrderRow(
+                "unwind",
+                ("condition", "body", "gradient"),
+                ("carried", "back"),
+                lambda options, n: (n, n, n),
+                lambda options, found: found[2] if list(found) == [1, options["carried"], options["back"]] else None,
+                (2,),
+                _unwind,
+                "unwind[condition, body, gradient, carried, back](*carried, *back, *others): the loop once more, then "
+                "the gradient of the body for each iteration from the last one on, given what the one behind it gave",
             ),
             HigherOrderRow(
                 "scan",

@@ -2,7 +2,8 @@
 
 The gradient of a call is a call as well: each function of it runs the forward function again and then goes back from
 what that gave. So gradients of gradients need no rule, and nothing is kept but the operands; of a scan, what each row
-was given to carry is, too. Random numbers would be drawn anew: a function that draws some can't be differentiated.
+was given to carry is, too. A loop whose length nobody knows runs once more before its gradient does, which has none
+itself. Random numbers would be drawn anew: a function that draws some can't be differentiated.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def call_higher_order(
     Raises:
         UnsupportedError: `recorder.higher_order`: the functions give different tensors, or tensors whose sizes depend
             on data; `recorder.higher_order_random`: gradients are needed of a function that draws random numbers;
-            `recorder.higher_order_gradient`: gradients are needed of a `while_loop`.
+            `recorder.higher_order_gradient`: gradients are needed of the gradient of a `while_loop`.
     """
     if name in LOOPS:  # an iteration is given what the one before gave, which is laid out as what it was given
         n_dense = sum(options.values())
@@ -58,15 +59,15 @@ def call_higher_order(
     if name == "scan":
         results: Sequence[Any] = _Scan.apply(recorder, bodies[0], options, *given)  # type: ignore[no-untyped-call]
         return results[: len(results) - options["carried"]]
-    if name in LOOPS:
+    if name == "while_loop":
+        finals: Sequence[Any] = _WhileLoop.apply(recorder, bodies, options, *given)  # type: ignore[no-untyped-call]
+        return finals
+    if name == "unwind":
         raise UnsupportedError(
-            f"gradients are needed of a {name}",
+            "gradients are needed of the gradient of a while_loop",
             code="recorder.higher_order_gradient",
             where=recorder.where or (),
-            hints=(
-                "call it under torch.no_grad(), or detach what it is given",
-                "write a loop of Python, which unrolls, or a scan",
-            ),
+            hints=("write a loop of Python, which unrolls, or a scan",),
         )
     results = _Call.apply(recorder, name, bodies, *given)  # type: ignore[no-untyped-call]
     return results
@@ -136,6 +137,57 @@ class _Call(torch.autograd.Function):
         return (None,) * (3 + n_own) + tuple(
             next(gradients_of_operands) if n in wanted else None for n in range(len(operands) - n_own)
         )
+
+
+class _WhileLoop(torch.autograd.Function):
+    """A loop for autograd.
+
+    Its gradient runs the loop again, now keeping what each iteration was given, and goes back through them: it hands on
+    the gradients of what was carried, and the sums of those of what all iterations share.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, recorder: Recorder, bodies: Sequence[Body], options: Mapping[str, int], *operands: Any
+    ) -> tuple[Any, ...]:
+        ctx.call = recorder, [_as_it_ran(body) for body in bodies], options["carried"]
+        op, results = record_call(recorder, "while_loop", bodies, operands, options)
+        _refuse_what_cannot_run_again(recorder, "while_loop", op)
+        ctx.save_for_backward(*[x for x in operands if isinstance(x, torch.Tensor)])
+        ctx.others = [None if isinstance(x, torch.Tensor) else x for x in operands]
+        ctx.differentiable = _differentiable(results)
+        ctx.mark_non_differentiable(*[x for n, x in enumerate(results) if n not in ctx.differentiable])
+        ctx.set_materialize_grads(False)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        recorder, (condition, body), n_carried = ctx.call
+        tensors = iter(ctx.saved_tensors)
+        inputs = [next(tensors) if x is None else x for x in ctx.others]
+        carried = ctx.differentiable
+        summed = [n for n, needed in enumerate(ctx.needs_input_grad[3:]) if needed and n >= n_carried]
+        n_back = len(carried) + len(summed)
+        gradient = _gradient_of(body, len(inputs), [*carried, *summed], carried)
+
+        def forward(function: Body) -> Body:
+            return lambda *given: function(*given[:n_carried], *given[n_carried + n_back :])
+
+        def one_iteration(*given: Any) -> Sequence[Any]:
+            before, ahead, sums, others = _split(given, n_carried, len(carried), len(summed))
+            found = gradient(*before, *others, *ahead)
+            added = [total + x for total, x in zip(sums, found[len(carried) :], strict=True)]
+            return [*found[: len(carried)], *added]
+
+        begun = [
+            torch.zeros_like(inputs[n]) if n >= n_carried or tangents[n] is None else tangents[n]
+            for n in (*carried, *summed)
+        ]
+        given = [*inputs[:n_carried], *begun, *inputs[n_carried:]]
+        how = {"carried": n_carried, "back": n_back}
+        bodies = [forward(condition), forward(body), one_iteration]
+        found = dict(zip([*carried, *summed], call_higher_order(recorder, "unwind", bodies, given, how), strict=True))
+        return (None, None, None, *[found.get(n) for n in range(len(inputs))])
 
 
 class _Scan(torch.autograd.Function):

@@ -28,8 +28,8 @@ NO_OPTIONS: Mapping[str, int] = MappingProxyType({})
 _HOOKS: Any = torch._C._autograd
 
 #: Operands that aren't handed to the functions: a predicate.
-N_OWN: Mapping[str, int] = MappingProxyType({"cond": 1, "while_loop": 0, "scan": 0})
-LOOPS = ("while_loop", "scan")
+N_OWN: Mapping[str, int] = MappingProxyType({"cond": 1, "while_loop": 0, "scan": 0, "unwind": 0})
+LOOPS = ("while_loop", "scan", "unwind")
 
 
 def record_call(
@@ -41,19 +41,32 @@ def record_call(
 ) -> tuple[HigherOrderOp, tuple[Any, ...]]:
     """Record the functions, then the call; return what is called, and its results."""
     row = HIGHER_ORDER[name]
-    # what an iteration gives to carry looks like what it was given; a scan gives more behind that
-    like: Sequence[Any] | None = operands[: options["carried"]] if name in LOOPS else None
+    like: Sequence[Any] | None = None
     programs = []
     given = _given(recorder, name, options, operands)
     for number, body in enumerate(bodies):
         is_alike = number in row.alike
-        program, given_back = _record_body(recorder, body, given, like if is_alike else None, more=name == "scan")
+        expected = _handed_on(name, number, options, operands) or (like if is_alike else None)
+        program, given_back = _record_body(recorder, body, given, expected, more=name == "scan")
         like = given_back if is_alike else like
         programs.append(program)
     results = tuple([_fresh(recorder, layout) for layout in row.layouts(options, operands, like or ())])
     op = HigherOrderOp(name, programs, options)
     recorder.whole(op, tuple(operands), results)
     return op, results
+
+
+def _handed_on(name: str, number: int, options: Mapping[str, int], operands: Sequence[Any]) -> Sequence[Any] | None:
+    """Return what the results of a function look like: the operands in whose place the next iteration has them.
+
+    A scan gives more behind that.
+    """
+    if name not in LOOPS or HIGHER_ORDER[name].graphs[number] == "condition":
+        return None
+    n_carried = options["carried"]
+    if HIGHER_ORDER[name].graphs[number] == "gradient":
+        return operands[n_carried:][: options["back"]]
+    return operands[:n_carried]
 
 
 def _given(recorder: Recorder, name: str, options: Mapping[str, int], operands: Sequence[Any]) -> Sequence[Any]:

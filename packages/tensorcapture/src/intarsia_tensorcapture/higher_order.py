@@ -74,7 +74,7 @@ def _cond(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywor
     _refuse_different(first, second)
     free = tuple(dict.fromkeys([*first.scope.free, *second.scope.free]))
     target = HigherOrderOp("cond", [_program(branch, free) for branch in (first, second)])
-    return _recorded(plugin, tx, target, (node, *free), first)
+    return _recorded(plugin, tx, target, (node, *free), first, graded=_graded(free))
 
 
 def _while_loop(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -97,11 +97,9 @@ def _while_loop(plugin: Recording, tx: Tracer, args: Sequence[Value], keywords: 
     if body.leaves != tuple(range(len(carried))) or wanted != found:
         raise Break("tracer.call", f"the body of {name} is given {', '.join(wanted)} and gives {', '.join(found)}")
     free = tuple(dict.fromkeys([*condition.scope.free, *body.scope.free]))
-    if torch.is_grad_enabled() and any(x.requires_grad for n in (*nodes, *free) for x in tensors_in(meta.value(n))):
-        raise Break("tracer.tensor_op", f"gradients are needed of {name}: call it under torch.no_grad()")
     programs = [_program(function, free) for function in (condition, body)]
     target = HigherOrderOp("while_loop", programs, {"carried": len(carried)})
-    return _recorded(plugin, tx, target, (*nodes, *free), body)
+    return _recorded(plugin, tx, target, (*nodes, *free), body, graded=_graded((*nodes, *free)))
 
 
 HANDLERS: dict[Any, Any] = {torch.cond: _cond, torch.while_loop: _while_loop}
@@ -118,7 +116,7 @@ def _copied(plugin: Recording, tx: Tracer, value: Value) -> Value:
 
 def _input_like(plugin: Recording, scope: Scope, value: TensorValue) -> TensorValue:
     """Return an input of a function's graph that is like a tensor from outside."""
-    node, fake = scope.add_input("arg"), _fresh(plugin, value.fake, graded=False)
+    node, fake = scope.add_input("arg"), _fresh(plugin, value.fake, value.fake.requires_grad)
     plugin.describe(node, fake)
     return TensorValue(plugin, node, fake)
 
@@ -239,11 +237,20 @@ def _program(branch: _Branch, free: Sequence[torch.fx.Node]) -> torch.fx.GraphMo
     return torch.fx.GraphModule(torch.nn.Module(), graph)
 
 
+def _graded(operands: Sequence[torch.fx.Node]) -> bool:
+    return any(x.requires_grad for node in operands for x in tensors_in(meta.value(node)))
+
+
 def _recorded(
-    plugin: Recording, tx: Tracer, target: HigherOrderOp, operands: tuple[torch.fx.Node, ...], like: _Branch
+    plugin: Recording,
+    tx: Tracer,
+    target: HigherOrderOp,
+    operands: tuple[torch.fx.Node, ...],
+    like: _Branch,
+    *,
+    graded: bool,
 ) -> Value:
     """Record the node of a call, and return its model: tensors like those of a function."""
-    graded = any(x.requires_grad for node in operands[1:] for x in tensors_in(meta.value(node)))
     fakes = tuple([_fresh(plugin, fake, graded) for fake in like.fakes])
     node = plugin.scopes.graph.call_function(target, operands)
     plugin.count()
