@@ -4,6 +4,7 @@ import cProfile
 import pstats
 import traceback
 
+import pytest
 import torch
 
 import intarsia
@@ -64,3 +65,34 @@ def test_a_variable_of_the_users_may_have_such_a_name():
 
     x = torch.ones(3)
     torch.testing.assert_close(intarsia.compile(f)(x), f(x))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("names", ["s0, s1, n, m", "s1, k0, k1, s0", "k0, k1, s0, s1", "u0, zuf0, k0, s0"])
+def test_names_of_the_program_are_no_symbols(names, dynamic):
+    """In a kernel, and in what calls it, the symbols of sizes and of numbers are variables as tensors are."""
+    namespace = {}
+    source = f"def f({names}):\n    a, b, n, m = {names}\n    return a * n + b * m + a.shape[0]\n"
+    exec(compile(source, __file__, "exec"), namespace)
+    fast = intarsia.compile(namespace["f"], fullgraph=True, dynamic=dynamic, options={"on_error": "raise"})
+    for n in range(2, 6):
+        inputs = torch.randn(n), torch.randn(n), n + 1, 3 * n
+        torch.testing.assert_close(fast(*inputs), namespace["f"](*inputs))
+    assert intarsia.stats().fallbacks == 0
+
+
+def test_names_of_buffers_are_no_symbols():
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("s0", torch.tensor([2.0]))
+            self.k0 = torch.tensor([3.0])
+
+        def forward(self, x, n):
+            return x * self.s0 + self.k0 * n + x.shape[0]
+
+    model = Scaled()
+    fast = intarsia.compile(model, fullgraph=True, dynamic=True, options={"on_error": "raise"})
+    for n in range(2, 5):
+        torch.testing.assert_close(fast(torch.ones(n), n), model(torch.ones(n), n))
+    assert intarsia.stats().fallbacks == 0

@@ -31,7 +31,7 @@ from intarsia_recorder.iteration import is_row_major
 from intarsia_recorder.metacache import MetaCache, snapshot
 from intarsia_recorder.stacks import user_frames
 from intarsia_recorder.strides import with_strides_of
-from intarsia_recorder.symbols import SymbolTable
+from intarsia_recorder.symbols import SymbolTable, apart_from_symbols
 from intarsia_recorder.zeros import Zeros
 
 __all__ = ["Decompositions", "Recorder"]
@@ -215,7 +215,7 @@ class Recorder(TorchDispatchMode):
         else:
             place = self.graph.inserting_before(first) if first is not None else contextlib.nullcontext()
         with place:
-            node = self._last_placeholder = self.graph.placeholder(name)
+            node = self._last_placeholder = self.graph.placeholder(apart_from_symbols(name))
         meta.set_value(node, value)
         meta.set_origins(node, where)
         self._produce(value, node)
@@ -467,7 +467,7 @@ class Recorder(TorchDispatchMode):
         producer = self._producers.get(id(fake))
         if isinstance(producer, fx.Node):
             return producer
-        name = self._free_name(self._constant_names.get(id(fake)) or "constant")
+        name = self._free_name(apart_from_symbols(self._constant_names.get(id(fake)) or "constant"))
         self.root.register_buffer(name, real)
         node = self.graph.get_attr(name)
         self._describe(node, fake)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,11 +22,12 @@ from intarsia_ir.errors import InternalError, UnsupportedError
 from intarsia_ir.records import Origin
 from intarsia_recorder.environment import ShapeEnvironment
 
-__all__ = ["SymbolTable"]
+__all__ = ["SymbolTable", "apart_from_symbols"]
 
 aten = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _GIVEN = ("s", "k")  # first letters of symbols that a call has
+_SYMBOL_NAME = re.compile(r"[skuz]\w{0,2}?\d+")
 
 # by class name: the classes live in torch.utils._sympy and in intarsia_shapes
 _BINARY: dict[str, Callable[..., Any]] = {
@@ -60,6 +62,16 @@ _READS: dict[str, Any] = {
     "size": aten.sym_size.int,
     "stride": aten.sym_stride.int,
 }
+
+
+def apart_from_symbols(name: str) -> str:
+    """Return a name that no symbol of a shape environment has: in a kernel, and in what calls it, both are variables.
+
+    Example:
+        >>> apart_from_symbols("k0"), apart_from_symbols("zuf1"), apart_from_symbols("sin_1"), apart_from_symbols("x0")
+        ('k0_', 'zuf1_', 'sin_1', 'x0')
+    """
+    return f"{name}_" if _SYMBOL_NAME.fullmatch(name) else name
 
 
 class SymbolTable:
