@@ -399,3 +399,28 @@ def test_what_no_handler_takes_is_eagers_error(how):
         intarsia.compile(function)(x)
     without_addresses = lambda error: re.sub("0x[0-9a-f]+", "", str(error.value))
     assert without_addresses(compiled) == without_addresses(eager)
+
+
+def test_a_mode_of_torch_is_evaluated():
+    """Models enter it where they make masks: it turns an index that is a tensor of one number into an operation."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+    def masks(mask):
+        def one(row, column):
+            return mask[row, column] & (column > 1)
+
+        with TransformGetItemToIndex():
+            rows = torch.vmap(torch.vmap(one, in_dims=(None, 0)), in_dims=(0, None))
+            return rows(torch.arange(mask.shape[0]), torch.arange(mask.shape[1]))
+
+    def items(x):
+        with TransformGetItemToIndex():
+            return x[1] * 2 + x[torch.tensor(0)]
+
+    for function, x in ((masks, torch.rand(3, 5) > 0.5), (items, matrix()), (items, matrix().requires_grad_())):
+        fast = intarsia.compile(function, fullgraph=True, options=RAISE)
+        got, want = fast(x), function(x)
+        torch.testing.assert_close(got, want)
+        if x.requires_grad:
+            assert torch.equal(*[torch.autograd.grad(y.sum(), x)[0] for y in (got, want)])
+    assert intarsia.stats().fallbacks == 0

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "APPLY",
     "AppliedFunction",
+    "applied_class",
     "applied_in_c",
     "apply_function",
     "refuse_effects_of_backward",
@@ -60,6 +61,14 @@ def applied_in_c(function: Any) -> Any:
     return APPLY
 
 
+def applied_class(function: Any, args: Sequence[Value]) -> ClassValue | None:
+    """Return the class of a call of `apply` of an autograd function: torch's, or that of one of its own classes."""
+    if not args or not isinstance(args[0], ClassValue) or not issubclass(args[0].value, torch.autograd.Function):
+        return None
+    is_apply = function is APPLY or (function.__name__ == "apply" and (function.__module__ or "").startswith("torch."))
+    return args[0] if is_apply else None
+
+
 def apply_function(plugin: Recording, tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a user's autograd function: a node where gradients are needed or in a transform, else what its forward does.
 
@@ -75,7 +84,8 @@ def apply_function(plugin: Recording, tx: Tracer, cls: ClassValue, args: Sequenc
     forward = do.get_attribute(tx, cls, "forward")
     if transformed:  # torch finds the rule that the transform asks for
         return plugin.record(tx, "call_function", _applied_function(tx, cls), args, {})
-    if torch.is_grad_enabled() and any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args):
+    graded = torch.is_grad_enabled() and any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args)
+    if graded or cls.value.__module__.startswith("torch."):  # whose Python isn't evaluated
         do.get_attribute(tx, cls, "backward")  # guarded, as forward is
         return plugin.record(tx, "call_function", _applied_function(tx, cls), args, {})
     if cls.value.setup_context is not torch.autograd.Function.setup_context:

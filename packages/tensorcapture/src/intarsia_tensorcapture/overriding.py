@@ -269,8 +269,8 @@ def property_called(tx: Tracer, function: Any, args: Sequence[Value]) -> Value |
 
 
 def is_evaluated(plugin: Recording, tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> bool:
-    """Tell whether a function of torch, written in Python, is evaluated: it asks itself, or is the default handler."""
-    if function in _OF_DEFAULT:
+    """Tell whether a function of torch, written in Python, is evaluated: it asks itself, or is a handler."""
+    if function in _OF_DEFAULT or function.__name__ == "__torch_function__":
         return True
     return is_asked_about(plugin, tx, args, keywords) and is_leaf(function)
 

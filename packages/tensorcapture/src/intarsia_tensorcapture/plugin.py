@@ -84,7 +84,7 @@ from intarsia_tensorcapture.described import (
 from intarsia_tensorcapture.devices import call_device_method, with_device
 from intarsia_tensorcapture.flex import call_flex
 from intarsia_tensorcapture.functions import (
-    APPLY,
+    applied_class,
     applied_in_c,
     apply_function,
     refuse_effects_of_backward,
@@ -543,8 +543,9 @@ class Tensors(Extension):
         known = transforms.call_wrapper(tx, function, args, keywords) if known is None else known
         if known is not None:
             return known
-        if function.value is APPLY and isinstance(args[0], ClassValue):
-            return apply_function(self, tx, args[0], args[1:], keywords)
+        applied = applied_class(function.value, args)
+        if applied is not None:
+            return apply_function(self, tx, applied, args[1:], keywords)
         module = function.value.__module__ or ""
         if is_of_compiler(module):
             return call_of_compiler(self, tx, function, args, keywords)
