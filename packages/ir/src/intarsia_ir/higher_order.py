@@ -42,10 +42,12 @@ __all__ = [
     "effects_of",
     "n_inputs",
     "n_results",
+    "with_makers",
     "without_values",
 ]
 
 Body = Callable[..., Sequence[Any]]
+Maker = Callable[[], Body]
 Options = Mapping[str, int]
 
 
@@ -224,6 +226,8 @@ class HigherOrderOp:
         name: Key of `HIGHER_ORDER`.
         programs: Its graphs, in the order of the row.
         options: Its whole numbers, by name.
+        makers: For each graph what makes the function that runs in its place in a compiled program, or None: the
+            graph itself does. None given: all graphs do.
 
     Raises:
         InvalidArgumentError: `ir.higher_order`: the row has another number of graphs, or other options.
@@ -237,7 +241,13 @@ class HigherOrderOp:
     #: Its results are a list of any length; the operands follow from its graphs.
     _schema: Any = torch._C.parse_schema("intarsia_higher_order::call(Tensor[] operands) -> Tensor[]")
 
-    def __init__(self, name: str, programs: Sequence[fx.GraphModule], options: Options = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        name: str,
+        programs: Sequence[fx.GraphModule],
+        options: Options = MappingProxyType({}),
+        makers: Sequence[Maker | None] = (),
+    ) -> None:
         row = HIGHER_ORDER.get(name)
         if row is None or len(programs) != len(row.graphs) or sorted(options) != sorted(row.options):
             raise InvalidArgumentError(
@@ -248,6 +258,7 @@ class HigherOrderOp:
         self.name = name
         self.row = row
         self.programs = tuple(programs)
+        self.makers = tuple(makers) or (None,) * len(self.programs)
         self.options = MappingProxyType({key: options[key] for key in row.options})
         self.__name__ = self.__qualname__ = name
         self.__module__ = __name__
@@ -256,8 +267,14 @@ class HigherOrderOp:
         """Return the results for these operands."""
         return tuple(self.row.run(self.programs, self.options, operands))
 
+    def launcher(self) -> Callable[..., tuple[Any, ...]]:
+        """Return what a compiled program calls: a function of the operands that runs those which the makers make."""
+        bodies = [make() if make else program for make, program in zip(self.makers, self.programs, strict=True)]
+        run, options = self.row.run, self.options
+        return lambda *operands: tuple(run(bodies, options, operands))
+
     def with_programs(self, programs: Sequence[fx.GraphModule]) -> HigherOrderOp:
-        """Return the same op of other graphs."""
+        """Return the same op of other graphs, without makers."""
         return HigherOrderOp(self.name, programs, self.options)
 
     @property
@@ -325,7 +342,24 @@ def n_inputs(program: fx.GraphModule) -> int:
 
 def without_values(op: HigherOrderOp) -> HigherOrderOp:
     """Return an op whose graphs are the same without values, which belong to a fake mode."""
-    return op.with_programs([_bare(program) for program in op.programs])
+    return HigherOrderOp(op.name, [_bare(program) for program in op.programs], op.options, op.makers)
+
+
+def with_makers(gm: fx.GraphModule, maker_of: Callable[[fx.GraphModule], Maker | None]) -> fx.GraphModule:
+    """Return a graph whose higher-order ops have makers; `gm` itself where it calls none.
+
+    Args:
+        gm: FX(aten).
+        maker_of: One of their graphs -> its maker, or None.
+    """
+    if not any(isinstance(node.target, HigherOrderOp) for node in gm.graph.nodes):
+        return gm
+    graph, _ = copy_graph(gm.graph)
+    for node in graph.nodes:
+        op = node.target
+        if isinstance(op, HigherOrderOp):
+            node.target = HigherOrderOp(op.name, op.programs, op.options, [maker_of(p) for p in op.programs])
+    return wrap(gm, graph)
 
 
 def _bare(program: fx.GraphModule) -> fx.GraphModule:

@@ -137,30 +137,29 @@ def default_pipeline(
         return Planned(Launched(p.graph_module, p.contract, done.launches), done.plan)
 
     def emit(p: Launched) -> Emitted:
-        source = emitters[p.contract.target.device](p.launches)
-        return Emitted(p.graph_module, p.contract, p.launches, source)
+        return Emitted(p.graph_module, p.contract, p.launches, emitters[p.contract.target.device](p.launches))
 
-    def build(p: Emitted) -> Linked:
-        return warm.finish(warm.buildable(p), cache_in(cache_dir))
-
+    # graphs that calls hold: policies and plans are for the graph around them
+    own: dict[str, Any] = {"lowerings": lowerings, "cache_dir": cache_dir, "fuel": fuel, "emitters": emitters}
+    bodies = functools.partial(default_pipeline, target, patterns=patterns, rng=rng, **own)
+    lower = functools.partial(_lower, rng=rng, aim=aim, lowerings=lowerings, bodies=bodies)
+    functionalize = functools.partial(intarsia_functionalizer.functionalize, check=False)
     overlap = intarsia_rewrites.overlap_collectives
     exchange: dict[str, Any] = {"ranks": intarsia_runtime.group_size, "links": links, "bucket_bytes": bucket_bytes}
     stages = (
         *[_rewrite(rewrite, Captured) for rewrite in intarsia_rewrites.BEFORE_AUTOGRAD],
         Stage("to_aten", Captured, Recorded, functools.partial(_to_aten, rows=rows), counts=True),
-        Stage(
-            "functionalize", Recorded, Functional, functools.partial(intarsia_functionalizer.functionalize, check=False)
-        ),
+        Stage("functionalize", Recorded, Functional, functionalize),
         *[_rewrite(rewrite, Functional) for rewrite in intarsia_rewrites.ON_ATEN],
         *([_rewrite(intarsia_rewrites.replace_patterns, Functional, patterns=patterns)] if patterns else []),
         *[graph_pass(r.__name__, Functional, functools.partial(_aimed, r, aim)) for r in intarsia_rewrites.ON_TARGET],
         Stage("partition", Functional, Partition[Half], functools.partial(_partition, policy=partition), counts=True),
         graph_pass(overlap.__name__, Half, functools.partial(_aimed, overlap, aim, **exchange)),
-        Stage("lower", Half, Loops, functools.partial(_lower, rng=rng, aim=aim, lowerings=lowerings), counts=True),
+        Stage("lower", Half, Loops, lower, counts=True),
         Stage("fuse", Loops, Kernels, fuse, counts=True),
         Stage("schedule", Kernels, Launched, scheduled, counts=True),
         Stage("emit", Launched, Emitted, emit),
-        Stage("build", Emitted, Linked, build),
+        Stage("build", Emitted, Linked, lambda p: warm.finish(warm.buildable(p), cache_in(cache_dir))),
     )
     return Pipeline(tuple(replace(stage, trusted=True) for stage in stages)).limit(fuel)
 
@@ -226,9 +225,10 @@ def _partition(p: Functional, fuel: int | None, policy: Any) -> Partition[Half] 
     return Planned(done.partition, done.plan)
 
 
-def _lower(p: Half, fuel: int | None, rng: str | None, aim: Any, lowerings: Lowerings) -> Loops:
+def _lower(p: Half, fuel: int | None, rng: str | None, aim: Any, lowerings: Lowerings, bodies: Any) -> Loops:
     device = intarsia_ir.aten.device_of(p.graph_module)
     how: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled(), "fuel": fuel}
     how |= {"nan_gelu": intarsia_runtime.nan_gelu(), "lowerings": lowerings, "check": bool(lowerings)}
-    lowered = intarsia_lowering.lower(p.graph_module, facts=p.facts, rng=rng, target=aim(device), **how)
+    gm = intarsia_runtime.with_bodies(p, bodies)
+    lowered = intarsia_lowering.lower(gm, facts=p.facts, rng=rng, target=aim(device), **how)
     return Loops(lowered, Contract(p.signature, p.guards, aim(device), device))

@@ -22,6 +22,7 @@ Example:
 from intarsia_runtime.again import Rerun, rerun_of
 from intarsia_runtime.as_written import raises_as_written, run_as_written
 from intarsia_runtime.assemble import assembled
+from intarsia_runtime.bodies import with_bodies
 from intarsia_runtime.build import build, machine_code
 from intarsia_runtime.cache import Cache, cache_folder_of_user
 from intarsia_runtime.cuda_unit import segments
@@ -67,5 +68,6 @@ __all__ = [
     "run_as_written",
     "segments",
     "with_backward",
+    "with_bodies",
     "with_epilogue",
 ]

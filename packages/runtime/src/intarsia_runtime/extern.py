@@ -91,7 +91,7 @@ class ExternCall:
     def _function(self) -> str:
         target = self.item.target
         if isinstance(target, HigherOrderOp):  # two of one name may hold other tensors
-            return self.names.bind(f"_{target.name}{len(self.names.bound)}", target)
+            return self.names.bind(f"_{target.name}{len(self.names.bound)}", target.launcher())
         name = str(target).removeprefix("aten.").removesuffix(".default")
         binding = getattr(torch._C._VariableFunctions, name, target) if name in DIRECT else target
         return self.names.bind("_" + str(target).replace(".", "_"), binding)
