@@ -134,3 +134,18 @@ def test_values_take_arithmetic():
     assert cast(v, "i64") + 1.0 is cast(v, "i64") + 1
     with pytest.raises(InvalidArgumentError, match=r"add of a f32 and a i64"):
         v + cast(v, "i64")
+
+
+def test_a_choice_takes_numbers():
+    v = load("x", (0,), "f32")
+    assert repr(select(compare("lt", v, 0), 0, v)) == "where(lt(load(%x, 0), f32(0.0)), f32(0.0), load(%x, 0))"
+    assert repr(select(const(True, "b8"), 2.0, v)) == "f32(2.0)"
+    with pytest.raises(InvalidArgumentError, match=r"numbers 1 and 0: neither has a type"):
+        select(compare("lt", v, 0), 1, 0)
+
+    def rectified(b, x, cap):
+        return b.pointwise(lambda v: select(compare("gt", v, 0.0), v * cap, 0.0), x)
+
+    loop = lower(graph(SOFTCAP), lowerings={softcap: rectified})
+    x = torch.linspace(-1, 2, 12).reshape(4, 3)
+    torch.testing.assert_close(loops.interpret(loop, x), (torch.relu(x * 30.0),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from intarsia_ir.errors import InvalidArgumentError
 from intarsia_loops.program import Val, cast, val
 from intarsia_lowering._values import constant
 
@@ -40,11 +41,22 @@ def compare(op: str, a: Val, b: Val | int | float) -> Val:
     return val(op, a, b if isinstance(b, Val) else constant(b, a.dtype), dtype="b8")
 
 
-def select(condition: Val, a: Val, b: Val) -> Val:
-    """Return `a` where the condition holds, else `b`; decided now when the condition is a constant."""
+def select(condition: Val, a: Val | bool | int | float, b: Val | bool | int | float) -> Val:
+    """Return `a` where the condition holds, else `b`; decided now when the condition is a constant.
+
+    A number becomes a constant of the other one's type; two numbers have no type.
+    """
+    like = next((x for x in (a, b) if isinstance(x, Val)), None)
+    if like is None:
+        raise InvalidArgumentError(
+            f"a choice between the numbers {a} and {b}: neither has a type",
+            code="loops.lowering",
+            hints=("make one of them a value: number(1.0, like=value)",),
+        )
+    first, second = (x if isinstance(x, Val) else constant(x, like.dtype) for x in (a, b))
     if condition.op == "const":
-        return a if condition.args[0] else b
-    return val("where", condition, a, b, dtype=a.dtype)
+        return first if condition.args[0] else second
+    return val("where", condition, first, second, dtype=first.dtype)
 
 
 def not_(a: Val) -> Val:
