@@ -455,3 +455,23 @@ def test_a_graph_that_raises_leaves_pythons_generator_where_eager_does():
             outcomes.append((found, random.random()))
         assert outcomes[0] == outcomes[1]
     assert intarsia.stats().graphs == 1
+
+
+def long_loop(x, bound):
+    try:
+        for n in range(3):
+            if x.sum() > bound.sum().item():
+                pass
+            pairs = {n: x.sort(dim=-1).values.float(), n + 1: (x, bound, divmod(n, 3)[1], pow(n, 2, 7))}
+            pairs.update(a=x.view(-1, 3).masked_fill(x > 100, divmod(1, 3)[1]), b=max(n, 2), c=min(n, 2))
+            pairs.update(d=x.view(-1, 3).masked_fill(x < -100, divmod(5, 3)[1]), e=max(n, 3), f=min(n, 3))
+            x = x * 2
+        return x + torch.ones
+    except Exception as error:
+        return type(error).__name__
+
+
+def test_an_exception_behind_two_breaks_in_a_long_loop_is_caught():
+    """Its jumps have prefixes, so that its try region begins with one."""
+    inputs = torch.ones(2, 3), torch.ones(2)
+    assert long_loop(*inputs) == "TypeError" == intarsia.compile(long_loop)(*inputs)

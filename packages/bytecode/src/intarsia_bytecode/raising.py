@@ -16,6 +16,7 @@ from bytecode import Bytecode, Instr
 from bytecode.instr import TryBegin, TryEnd
 
 from intarsia_bytecode.decode import Decoded, Handler, decode
+from intarsia_bytecode.reading import read
 from intarsia_bytecode.resume import info_of, region_at
 from intarsia_bytecode.writer import Writer
 
@@ -40,7 +41,7 @@ def raise_inside(code: CodeType, error: BaseException) -> CodeType:
             raise error
         finally:
             del error  # its traceback holds this frame
-    items: list[Any] = list(Bytecode.from_code(code, conserve_exception_block_stackdepth=True))
+    items: list[Any] = list(read(code))
     decoded = decode(code)
     end = next(i for i in decoded.instructions if i.op in ("NOP", "JUMP_FORWARD"))  # of the prologue
     loads = [item for item in items if isinstance(item, Instr)]

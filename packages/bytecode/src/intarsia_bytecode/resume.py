@@ -19,6 +19,7 @@ from bytecode.instr import CellVar, FreeVar, TryBegin, TryEnd
 from intarsia_bytecode.comprehensions import renamed, shared_slots
 from intarsia_bytecode.decode import Instruction, decode
 from intarsia_bytecode.liveness import assigned_cells
+from intarsia_bytecode.reading import read
 from intarsia_bytecode.resumed import own_cell, resumed_view
 from intarsia_bytecode.writer import Loader, Writer
 
@@ -123,7 +124,7 @@ def resume_code(
         left: Decoded instruction whose try region ends with it, when that is where it goes on from: the function
             begins with a place in that region.
     """
-    original = Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
+    original = read(code)
     start = Label()
     items = _with_label(original, code, index, start)
     region = region_at(items, decode(code).instructions[left].within) if left is not None else None
@@ -209,7 +210,7 @@ def carried_code(code: CodeType, index: int) -> tuple[Label, list[Item], list[In
         The label of that instruction, the reachable items, and all of CPython's instructions by their numbers: those
         among the items are the same objects.
     """
-    original = Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
+    original = read(code)
     start = Label()
     instructions = [item for item in original if isinstance(item, Instr)]
     return start, _reachable(_with_label(original, code, index, start), [start]), instructions
