@@ -13,7 +13,7 @@ from intarsia_ir import aten as aten_dialect
 from intarsia_ir import torch as torch_dialect
 from intarsia_ir.dialects import dialect_of
 from intarsia_ir.errors import InvalidArgumentError, VerifyError
-from intarsia_ir.higher_order import HIGHER_ORDER, HigherOrderOp
+from intarsia_ir.higher_order import HIGHER_ORDER, HigherOrderOp, with_makers, without_values
 
 COND = """// dialect: aten 2
 graph(%p: b8[], %q: b8[], %x: f32[3]) {
@@ -314,3 +314,28 @@ def test_an_op_of_other_graphs_or_options_is_refused() -> None:
     for name, programs, options in [("cond", [gm], {}), ("cond", [gm, gm], {"carried": 1}), ("switch", [gm], {})]:
         with pytest.raises(InvalidArgumentError, match=r"is no higher-order op.*\n.*cond takes the graphs"):
             HigherOrderOp(name, programs, options)
+
+
+def test_makers_are_asked_for_what_a_compiled_program_calls():
+    sine, cosine = fx.symbolic_trace(lambda x: (x.sin(),)), fx.symbolic_trace(lambda x: (x.cos(),))
+    op = HigherOrderOp("cond", (sine, cosine))
+    x = torch.tensor(0.5)
+    graph = fx.Graph()
+    graph.output(graph.call_function(op, (graph.placeholder("p"), graph.placeholder("x"))))
+    asked = []
+
+    def maker_of(program):
+        return None if program is cosine else lambda: asked.append(program) or (lambda value: (value + 7,))
+
+    gm = fx.GraphModule({}, graph)
+    made = next(n.target for n in with_makers(gm, maker_of).graph.nodes if n.op == "call_function")
+    assert made == op and not asked, "asked before anything is linked"
+    assert made(torch.tensor(True), x) == (x.sin(),), "interpreters have the graphs"
+    for same in (made, without_values(made)):
+        launch = same.launcher()
+        assert launch(torch.tensor(True), x) == (x + 7,) and launch(torch.tensor(False), x) == (x.cos(),)
+    assert asked == [sine, sine]
+    assert op.launcher()(torch.tensor(True), x) == (x.sin(),)
+    assert next(n.target for n in gm.graph.nodes if n.op == "call_function").makers == (None, None), "gm is as it was"
+    plain = fx.symbolic_trace(lambda x: x.sin())
+    assert with_makers(plain, maker_of) is plain
