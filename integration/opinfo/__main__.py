@@ -23,7 +23,7 @@ from typing import Any
 from integration.progress import Progress
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-DTYPES = ("float32", "int64", "bool", "bfloat16")
+DTYPES = ("float32", "int64", "bool", "bfloat16", "float16")
 WHOLE = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool", "complex64")
 GRADED = ("float32", "float64", "bfloat16", "float16", "complex64")
 CRASHES = 60

@@ -19,7 +19,7 @@ torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = 
 
 __all__ = ["STRIDES", "Sample", "own", "seed", "select"]
 
-STRIDES = {"float32": 1, "int64": 4, "bool": 3, "bfloat16": 5}
+STRIDES = {"float32": 1, "int64": 4, "bool": 3, "bfloat16": 5, "float16": 5}
 """Of how many operators one is taken. One sample of each: more than 400 of float32, more than 100 of the others."""
 
 N_SHARDS = 8
