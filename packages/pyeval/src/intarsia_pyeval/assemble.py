@@ -54,8 +54,8 @@ def assemble_return(tx: Tracer, frame: EvaluatedFrame, value: Value, hole: str) 
     }
     emit_effects(tx, out, except_for=frozenset(cells.values()))
     out.load(value)
-    while found := [name for name in cells if name in out.used_cells]:  # the others end with the frame
-        codegen.emit_effects(out, cells.pop(found[0]))
+    while used_cells := [name for name in cells if name in out.used_cells]:  # the others end with the frame
+        codegen.emit_effects(out, cells.pop(used_cells[0]))
     out.emit("RETURN_VALUE")
     before, graph = out.close(hole)
     items = [*before, *out.body, *out.behind]
@@ -69,15 +69,15 @@ def _changes(tx: Tracer, code: CodeType) -> tuple[tuple[str, Origin | None], ...
     Variables of the frame itself end with it. An entry that was replaced by itself, as `self.n += 1` does with a
     tensor, is no change.
     """
-    found = []
+    changes = []
     for value in tx.effects.dirty:
         is_cell = isinstance(value, Cell) and value.real is not None
         existed = value.identity() is not None or is_cell or isinstance(value, Globals)
         if existed and not _is_keywords(value, code) and not _is_as_it_was(tx, value):
             names = [f"globals[{key!r}]" for key in value.log] if isinstance(value, Globals) else ()
             for text in names or [str(value.source) if value.source is not None else value.describe()]:
-                found.append((text, tx.effects.places.get(value)))
-    return tuple(found)
+                changes.append((text, tx.effects.places.get(value)))
+    return tuple(changes)
 
 
 def _is_keywords(value: Value, code: CodeType) -> bool:
@@ -141,8 +141,8 @@ def assemble_native(frame: EvaluatedFrame, number: int, *, told: bool = False) -
     any rest is worth one, for being called it tells that the instruction was done.
     """
     stop = Stop(frame.code, frame.at.index, tuple(frame.locals), len(frame.stack), number, told=told)
-    found = native_code(stop)
-    return None if found is None else LinkableCode(found[0], (), found[1], verbatim=True)
+    native = native_code(stop)
+    return None if native is None else LinkableCode(native[0], (), native[1], verbatim=True)
 
 
 class _BreakAssembly:

@@ -136,22 +136,22 @@ def capture_frame(code: CodeType, frame: Frame, **options: Unpack[Options]) -> C
     try:
         with deep_stack() as limit:
             room = limit - frames_below(sys._getframe())
-            found = Attempts(code, frame, options, room).run()
+            capture = Attempts(code, frame, options, room).run()
     except IntarsiaError:
         raise
     except RecursionError:  # even the code that answers the others had too little stack
-        found = _left_alone(code, "tracer.depth", "the recursion limit is too near to trace anything")
+        capture = _left_alone(code, "tracer.depth", "the recursion limit is too near to trace anything")
     except MemoryError:  # the program asks for too much, and eager says so
-        found = _left_alone(code, "tracer.exception", "a MemoryError is raised while tracing")
+        capture = _left_alone(code, "tracer.exception", "a MemoryError is raised while tracing")
     except Exception as error:
         where = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
         what = f"tracing {code.co_qualname} failed: {type(error).__name__}: {error}"
         raise InternalError(what, code="tracer.internal", where=(where,)) from error
     # what raised while tracing raises in eager as well, after what comes before it, as the program's own error
     fullgraph = options.get("fullgraph", False)
-    if fullgraph and found.breaks and found.breaks[0].code not in (codes.RAISED, codes.OPERATION_RAISED):
-        _refuse(found.breaks[0])
-    return found
+    if fullgraph and capture.breaks and capture.breaks[0].code not in (codes.RAISED, codes.OPERATION_RAISED):
+        _refuse(capture.breaks[0])
+    return capture
 
 
 def _left_alone(code: CodeType, kind: str, reason: str) -> Capture:
@@ -202,9 +202,9 @@ class Attempts:
         if self.code.co_varnames[:1] == (".0",):  # a comprehension of a frame that isn't captured itself
             return self._native(None)
         while True:
-            found = self._attempt()
-            if found is not None:
-                return found
+            capture = self._attempt()
+            if capture is not None:
+                return capture
 
     def _refused(self) -> GraphBreak | None:
         """Return why the frame isn't traced at all."""
@@ -242,8 +242,8 @@ class Attempts:
             return None
         except Unreconstructable as failed:
             return self._earlier(tx, failed)
-        except Foreclosed as found:
-            self.closed |= {found.step}
+        except Foreclosed as foreclosed:
+            self.closed |= {foreclosed.step}
             return None
         except RecursionError:
             return self._native(
@@ -269,15 +269,15 @@ class Attempts:
                 graph_break(broken.code, broken.reason, broken.origin or tx.frames.origin(), broken.callees)
             )
         except Break as broken:
-            found = graph_break(broken.code, broken.reason, broken.origin or tx.frames.origin(), broken.callees)
+            ending = graph_break(broken.code, broken.reason, broken.origin or tx.frames.origin(), broken.callees)
         except Raised as raised:
-            found = graph_break("tracer.exception", f"{raised.value.type().__name__} is raised", tx.frames.origin())
+            ending = graph_break("tracer.exception", f"{raised.value.type().__name__} is raised", tx.frames.origin())
             if tx.extension.answers_differ():  # eager, which isn't told that it is compiled, may not raise
                 self.as_native = True
                 return None
             raised_at = tx.raising.raised_at(raised.value)
             if raised_at is not None:  # handlers let it pass: they run in CPython, from where it was raised
-                self.broken = self.broken or found
+                self.broken = self.broken or ending
                 self.stop_at = raised_at
                 return None
         except RecursionError:
@@ -287,7 +287,7 @@ class Attempts:
             tx.extension.before_end(tx)
             linkable, graph = assemble_return(tx, frame, value, self.hole)
             return self._captured(tx, linkable, graph, ())
-        self.broken = self.broken or found
+        self.broken = self.broken or ending
         tx.frames.leave_inlined()
         if not tx.steps.spotless():
             self.stop_at = tx.steps.now
@@ -356,9 +356,9 @@ def _check_awaited(tx: Tracer, now: int) -> None:
     Raises:
         Unreconstructable: It has: it is made there.
     """
-    for made in tx.frames.coroutines:
-        if not made.started and not made.finished and made.birth < now:
-            raise Unreconstructable("a coroutine that nothing awaited yet", made.birth)
+    for coroutine in tx.frames.coroutines:
+        if not coroutine.started and not coroutine.finished and coroutine.birth < now:
+            raise Unreconstructable("a coroutine that nothing awaited yet", coroutine.birth)
 
 
 def _is_in(broken: GraphBreak, code: CodeType) -> bool:

@@ -114,9 +114,9 @@ class Builder(Writer):
         if source is not None:
             self.load_source(source)
             return
-        made = stand_in_store.made_again(self.tx, value) if self.tx.live.stand_ins.used else None
-        if made is not None:
-            self.load(made)
+        recipe = stand_in_store.made_again(self.tx, value) if self.tx.live.stand_ins.used else None
+        if recipe is not None:
+            self.load(recipe)
         else:
             self.emit("LOAD_CONST", value)
 
@@ -289,9 +289,9 @@ class Builder(Writer):
 
     def _build(self, value: Value) -> None:
         """Push a value that has no place to be fetched from."""
-        found = value.identity()
-        if found is not None and not isinstance(value, (Cell, Made, MadeClass)):
-            self.constant(found)
+        real = value.identity()
+        if real is not None and not isinstance(value, (Cell, Made, MadeClass)):
+            self.constant(real)
             return
         if self.is_begun(value):
             raise Unreconstructable(f"{value.describe()} refers back to itself")
@@ -448,9 +448,9 @@ class Builder(Writer):
 
     def _fetch(self, source: Source) -> str:
         """Fetch a source into a local, its base first."""
-        known = self._fetched.get(id(source))
-        if known is not None:
-            return known
+        local = self._fetched.get(id(source))
+        if local is not None:
+            return local
         if isinstance(source, ArgumentSource):
             if source.name not in self.overwritten:
                 return source.name
@@ -517,7 +517,7 @@ def _check_early(inputs: Sequence[Value]) -> None:
 def native_method(cls: Any, name: str) -> Any:
     """Return a method of the nearest base class that is written in C and defines it."""
     for base in cls.__mro__:
-        found = base.__dict__.get(name)
-        if found is not None and type(found) in (type(object.__new__), type(object.__init__)):
-            return found
+        method = base.__dict__.get(name)
+        if method is not None and type(method) in (type(object.__new__), type(object.__init__)):
+            return method
     return getattr(object, name)

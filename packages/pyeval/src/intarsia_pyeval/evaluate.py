@@ -41,8 +41,8 @@ class Pending(Value):
 
     def identity(self) -> object | None:
         """Return the object."""
-        found: object | None = self.real
-        return found
+        real: object | None = self.real
+        return real
 
 
 class EvaluatedFrame:
@@ -126,10 +126,10 @@ class EvaluatedFrame:
 
     def read(self, name: str) -> Value | None:
         """Return a local, or None; what the frame was given is modelled at the first look."""
-        found = self.locals.get(name)
-        if type(found) is Pending:
-            found = self.locals[name] = self.tx.live.wrap(found.real, found.source)
-        return found
+        value = self.locals.get(name)
+        if type(value) is Pending:
+            value = self.locals[name] = self.tx.live.wrap(value.real, value.source)
+        return value
 
     def unwind(self, exception: Value) -> bool:
         """Go to the handler of the current instruction; tell whether there is one."""
@@ -158,9 +158,9 @@ class EvaluatedFrame:
         """Pop `count` values, the top one last."""
         if not count:
             return []
-        found = self.stack[-count:]
+        values = self.stack[-count:]
         del self.stack[-count:]
-        return found
+        return values
 
 
 Opcode = Callable[[EvaluatedFrame, Instruction], Signal]

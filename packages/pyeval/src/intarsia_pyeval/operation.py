@@ -51,20 +51,29 @@ def operation(default: Callable[P, R]) -> Operation[P, R]:
         ('woof!', 'none')
     """
     rules: dict[type, Callable[..., Any]] = {}
-    found = _Found(rules, default)
-    made: Any = _DISPATCHERS[default.__code__.co_argcount](found)
+    dispatch = _Found(rules, default)
+    dispatcher: Any = _DISPATCHERS[default.__code__.co_argcount](dispatch)
 
     def add(cls: type) -> Callable[[Rule], Rule]:
         def taken(function: Rule) -> Rule:
             rules[cls] = function
-            found.clear()
+            dispatch.clear()
             return function
 
         return taken
 
-    made.__name__, made.__qualname__, made.__doc__ = default.__name__, default.__qualname__, default.__doc__
-    made.__module__, made.default, made.rules, made.rule = default.__module__, default, rules, add
-    return cast("Operation[P, R]", made)
+    dispatcher.__name__, dispatcher.__qualname__, dispatcher.__doc__ = (
+        default.__name__,
+        default.__qualname__,
+        default.__doc__,
+    )
+    dispatcher.__module__, dispatcher.default, dispatcher.rules, dispatcher.rule = (
+        default.__module__,
+        default,
+        rules,
+        add,
+    )
+    return cast("Operation[P, R]", dispatcher)
 
 
 class _Found(dict[type, Callable[..., Any]]):
@@ -84,37 +93,37 @@ class _Found(dict[type, Callable[..., Any]]):
 # One dispatcher for each number of arguments: packing and unpacking them would cost as much as the rest.
 
 
-def _of_two(found: _Found) -> Callable[..., Any]:
+def _of_two(dispatch: _Found) -> Callable[..., Any]:
     def perform(context: Any, value: Any) -> Any:
-        return found[type(value)](context, value)
+        return dispatch[type(value)](context, value)
 
     return perform
 
 
-def _of_three(found: _Found) -> Callable[..., Any]:
+def _of_three(dispatch: _Found) -> Callable[..., Any]:
     def perform(context: Any, value: Any, a: Any) -> Any:
-        return found[type(value)](context, value, a)
+        return dispatch[type(value)](context, value, a)
 
     return perform
 
 
-def _of_four(found: _Found) -> Callable[..., Any]:
+def _of_four(dispatch: _Found) -> Callable[..., Any]:
     def perform(context: Any, value: Any, a: Any, b: Any) -> Any:
-        return found[type(value)](context, value, a, b)
+        return dispatch[type(value)](context, value, a, b)
 
     return perform
 
 
-def _of_five(found: _Found) -> Callable[..., Any]:
+def _of_five(dispatch: _Found) -> Callable[..., Any]:
     def perform(context: Any, value: Any, a: Any, b: Any, c: Any) -> Any:
-        return found[type(value)](context, value, a, b, c)
+        return dispatch[type(value)](context, value, a, b, c)
 
     return perform
 
 
-def _of_six(found: _Found) -> Callable[..., Any]:
+def _of_six(dispatch: _Found) -> Callable[..., Any]:
     def perform(context: Any, value: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-        return found[type(value)](context, value, a, b, c, d)
+        return dispatch[type(value)](context, value, a, b, c, d)
 
     return perform
 

@@ -91,10 +91,10 @@ class Sources:
 
     def _once(self, key: Hashable, make: Callable[[], Source]) -> Source:
         """Return the source under `key`, made at the first request."""
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = make()
-        return found
+        source = self._made.get(key)
+        if source is None:
+            source = self._made[key] = make()
+        return source
 
 
 class Guards:

@@ -76,18 +76,18 @@ class Models(Live):
                 if kind in (float, complex) and value != value:
                     return Const(value, source)
             return _atom(value)
-        known = self.known(value)
-        if known is not None:
+        earlier = self.known(value)
+        if earlier is not None:
             if kind is not Held:  # what a class made here holds is found wherever the class is
-                _found_again(tx.guards, known, source)
-            return known
-        found = tx.extension.wrap(tx, value, source)
-        if found is None:
-            found = _wrap_plain(tx, value, kind, source)
-        if found.shared and found.identity() is value and not isinstance(found, Function):
-            self._known[id(value)] = found
+                _found_again(tx.guards, earlier, source)
+            return earlier
+        model = tx.extension.wrap(tx, value, source)
+        if model is None:
+            model = _wrap_plain(tx, value, kind, source)
+        if model.shared and model.identity() is value and not isinstance(model, Function):
+            self._known[id(value)] = model
         self.keep(value)
-        return found
+        return model
 
     def item(self, value: Any, owner: Source | None, index: int) -> Value:
         """Model an item of an existing sequence that is found at `owner`."""
@@ -114,10 +114,10 @@ class Models(Live):
         if kind is list:
             return List([self.from_python(item) for item in value])
         if kind is dict:
-            made = Dict()
+            mapping = Dict()
             for key, item in value.items():
-                dict_store.store(tx, made, self.key(key), self.key_value(key), self.from_python(item))
-            return made
+                dict_store.store(tx, mapping, self.key(key), self.key_value(key), self.from_python(item))
+            return mapping
         if kind in (set, frozenset):
             return SetValue({self.key(item): self.key_value(item) for item in value}, kind, mirror=value)
         if kind is slice:
@@ -126,9 +126,9 @@ class Models(Live):
 
     def key(self, key: Any) -> Hashable:
         """Return the hash key of an existing key."""
-        found = do.hash_key(self._tx, self.key_value(key))
-        check_existing(found)
-        return found
+        hashed = do.hash_key(self._tx, self.key_value(key))
+        check_existing(hashed)
+        return hashed
 
     def key_value(self, key: Any) -> Value:
         """Model the key of an existing dict or set."""
@@ -138,45 +138,45 @@ class Models(Live):
 
     def class_value(self, cls: Any) -> ClassValue:
         """Model a class that is the type of something already guarded."""
-        made = self.known(cls)
-        if isinstance(made, MadeClass):
-            return made
+        model = self.known(cls)
+        if isinstance(model, MadeClass):
+            return model
         return ClassValue(cls, self._tx.classes.place(cls))
 
     def cell(self, real: CellType, owner: Source | None) -> Cell:
         """Return the one model of an existing cell; `owner` is where the cell itself is found."""
         tx = self._tx
-        known = self.known(real)
-        if isinstance(known, Cell):
-            return known
+        model = self.known(real)
+        if isinstance(model, Cell):
+            return model
         content = None if owner is None else tx.sources.attribute(owner, "cell_contents")
-        made = Cell(real=real, source=content, owner=owner)
-        self.adopt(real, made)
-        return made
+        modelled = Cell(real=real, source=content, owner=owner)
+        self.adopt(real, modelled)
+        return modelled
 
     def namespace(self, names: dict[str, Any], source: Source | None) -> Globals:
         """Return the one model of a module's namespace."""
         tx = self._tx
-        known = self.known(names)
-        if isinstance(known, Globals):
-            return known
+        model = self.known(names)
+        if isinstance(model, Globals):
+            return model
         name = names.get("__name__")
         if source is None and is_trusted(name) and name in sys.modules:
             source = tx.sources.attribute(tx.sources.module(str(name)), "__dict__")
-        made = Globals(names, source, frame=False)
-        self.adopt(names, made)
-        return made
+        modelled = Globals(names, source, frame=False)
+        self.adopt(names, modelled)
+        return modelled
 
     def class_function(self, owner: Value, cls: Any, name: str, part: str = "") -> Value:
         """Return the function that a class defines, or a part of its property, with a source to guard it by."""
         tx = self._tx
         key = (cls, name, part)
-        known = self._functions.get(key)
-        if known is not None:
-            return known
-        found = tx.classes.find(cls, name)
-        assert found is not None
-        raw, index = found
+        function = self._functions.get(key)
+        if function is not None:
+            return function
+        definition = tx.classes.find(cls, name)
+        assert definition is not None
+        raw, index = definition
         value = getattr(raw, part) if part else raw
         trusted = is_trusted(getattr(value, "__module__", None))
         base = tx.classes.place_of(owner, cls)
@@ -189,9 +189,9 @@ class Models(Live):
             if home is not None:
                 source = tx.sources.item(tx.sources.attribute(home, "__dict__"), name)
                 source = tx.sources.attribute(source, part) if part else source
-        made = self.wrap(value, source)
-        self._functions[key] = made
-        return made
+        modelled = self.wrap(value, source)
+        self._functions[key] = modelled
+        return modelled
 
 
 def _atom(value: Any) -> Const:
@@ -203,18 +203,18 @@ def _atom(value: Any) -> Const:
     return FALSE if value is False else Const(value)
 
 
-def _found_again(guards: Guards, known: Value, source: Source | None) -> None:
+def _found_again(guards: Guards, model: Value, source: Source | None) -> None:
     """An object turned up at a second place, or as a constant: rely on both being the same."""
-    if source is known.source:
+    if source is model.source:
         return
     if source is None:
-        assert known.source is not None
-        guards.add(IdentityGuard, known.source, known.identity())
-    elif known.source is None:
-        guards.add(IdentityGuard, source, known.identity())
-        known.source = source  # what is read of it from now on can be found, and relied on
+        assert model.source is not None
+        guards.add(IdentityGuard, model.source, model.identity())
+    elif model.source is None:
+        guards.add(IdentityGuard, source, model.identity())
+        model.source = source  # what is read of it from now on can be found, and relied on
     else:
-        guards.add(AliasingGuard, source, known.source, True)
+        guards.add(AliasingGuard, source, model.source, True)
 
 
 def _wrap_plain(tx: Tracer, value: Any, kind: type, source: Source | None) -> Value:
@@ -273,8 +273,8 @@ def _wrap_reference(tx: Tracer, value: Any, kind: type, source: Source | None) -
         return BoundBuiltin(tx.live.wrap(owner, None), value.__name__)
     raw = tx.extension.class_method(value)
     if raw is not None:
-        found = None if source is None else tx.sources.attribute(source, "__self__")
-        return BoundBuiltin(ClassValue(owner, found), value.__name__, raw)
+        receiver = None if source is None else tx.sources.attribute(source, "__self__")
+        return BoundBuiltin(ClassValue(owner, receiver), value.__name__, raw)
     return Builtin(value, source)
 
 
@@ -354,9 +354,9 @@ def _wrap_object(tx: Tracer, value: Any, kind: type, source: Source | None) -> V
         plain = is_plain_lookup(kind)
         args = source and (tx.sources.attribute if plain else tx.sources.plain_attribute)(source, "args")
         base = tx.live.wrap(BaseException.args.__get__(value), args)  # type: ignore[attr-defined]
-    made = Object(kind, value, source, base)
-    made.foreign = tx.extension.foreign(value)
-    return made
+    model = Object(kind, value, source, base)
+    model.foreign = tx.extension.foreign(value)
+    return model
 
 
 def _guard_type(tx: Tracer, kind: type, source: Source | None) -> None:

@@ -84,8 +84,8 @@ def _format(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 def _hash(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (value,) = arity("hash", args, keywords, 1)
     if isinstance(value, Object) and tx.classes.find(value.cls, "__hash__") is not None:
-        found = tx.classes.find(value.cls, "__hash__")
-        if found is not None and isinstance(found[0], types.FunctionType):
+        definition = tx.classes.find(value.cls, "__hash__")
+        if definition is not None and isinstance(definition[0], types.FunctionType):
             return _checked_hash(tx.raising, special.special(tx, value, "__hash__", []).settled())
     return formatting.call_hash(tx, value)
 
@@ -105,9 +105,9 @@ def _special(name: str) -> BuiltinCall:
 
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         if args and not isinstance(args[0], Const) and not keywords:
-            found = opened(tx.guards, real, args)
-            if found is not None:
-                return found
+            number = opened(tx.guards, real, args)
+            if number is not None:
+                return number
             if not defines(args[0].type(), name) or len(args) > (2 if name == "__round__" else 1):
                 raise Break("tracer.exception", f"{real.__name__} is called with {args[0].describe()}")
             return do.call(tx, special_method(tx, args[0], name), args[1:], {})

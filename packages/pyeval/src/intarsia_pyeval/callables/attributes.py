@@ -46,11 +46,11 @@ def _made_class(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if not isinstance(bases, Tuple) or not isinstance(names, Dict):
         raise Break("tracer.call", f"a class is made of {bases.describe()} and {names.describe()}")
     module = Const("__module__")
-    own = Dict(dict_store.entries(tx, names))
+    namespace = Dict(dict_store.entries(tx, names))
     home = tx.frames.top().module_name()
-    if home is not None and dict_store.find(tx, own, "__module__") is None:
-        dict_store.store(tx, own, "__module__", module, Const(home))
-    return class_making.class_of(tx, type, str(name.as_python()), iteration.unpack(tx, bases), own, keywords)
+    if home is not None and dict_store.find(tx, namespace, "__module__") is None:
+        dict_store.store(tx, namespace, "__module__", module, Const(home))
+    return class_making.class_of(tx, type, str(name.as_python()), iteration.unpack(tx, bases), namespace, keywords)
 
 
 def _super(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -64,12 +64,12 @@ def _super(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
             raise Break("tracer.exception", "super() is called outside of a method")
         cls = cell_store.content_of(tx, frame.cells["__class__"], "__class__", free=True)
         first = frame.code.co_varnames[0]
-        found = frame.read(first)
-        if found is None and first in frame.cells:
-            found = cell_store.content_of(tx, frame.cells[first], first, free=False)
-        if found is None:
+        instance = frame.read(first)
+        if instance is None and first in frame.cells:
+            instance = cell_store.content_of(tx, frame.cells[first], first, free=False)
+        if instance is None:
             raise Break("tracer.exception", "super(): arg[0] deleted")
-        owner = found
+        owner = instance
     if not isinstance(cls, ClassValue):
         raise Break("tracer.exception", f"super is called with {cls.describe()}")
     of_class = isinstance(owner, ClassValue) and issubclass(owner.value, cls.value)
@@ -136,25 +136,25 @@ def _locals(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     code = frame.code
     if not code.co_flags & inspect.CO_NEWLOCALS:
         raise Break("tracer.call", "locals() is called in the body of a class")
-    made = frame.gave_locals or Dict()
+    variables = frame.gave_locals or Dict()
     for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
         cell = frame.cells.get(name)
         value = frame.read(name) if cell is None else cell_store.peek(tx, cell, name)
         if value is not None and value is not NULL:
-            dict_store.store(tx, made, name, Const(name), value)
-        elif dict_store.find(tx, made, name) is not None:
-            dict_store.remove(tx, made, name, Const(name))
+            dict_store.store(tx, variables, name, Const(name), value)
+        elif dict_store.find(tx, variables, name) is not None:
+            dict_store.remove(tx, variables, name, Const(name))
     if sys.version_info < (3, 13):
-        frame.gave_locals = made
-    return made
+        frame.gave_locals = variables
+    return variables
 
 
 def _dir(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if args or keywords:
         raise Break("tracer.call", "dir() of an object isn't modelled")
-    made = iteration.list_of(tx, _locals(tx, (), {}))
-    do.call_method(tx, made, "sort", [], {})
-    return made
+    names = iteration.list_of(tx, _locals(tx, (), {}))
+    do.call_method(tx, names, "sort", [], {})
+    return names
 
 
 def _signature(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

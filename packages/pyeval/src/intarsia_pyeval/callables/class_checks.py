@@ -43,9 +43,9 @@ def is_instance(tx: Tracer, value: Value, cls: Value) -> bool:
     if value.type() is cls.value:
         tx.classes.rely_on_identity(cls.value)
         return True
-    found = tx.extension.is_instance(tx, value, cls.value)
-    if found is not None:
-        return found
+    verdict = tx.extension.is_instance(tx, value, cls.value)
+    if verdict is not None:
+        return verdict
     answer = _ask_metaclass(tx, cls, "__instancecheck__", value)
     return _is_plain_instance(tx, value, cls.value) if answer is None else answer
 
@@ -62,11 +62,15 @@ def _alternatives(live: Live, cls: Value) -> Sequence[Value] | None:
 def _ask_metaclass(tx: Tracer, cls: ClassValue, name: str, about: Value) -> bool | None:
     """Evaluate the check of a metaclass of the user; None where it is that of `type`, or of the standard library."""
     meta = type(cls.value)
-    found = tx.classes.find(meta, name)
-    if found is None or not isinstance(found[0], types.FunctionType) or found[0].__module__ in (*_ABSTRACT, "typing"):
+    definition = tx.classes.find(meta, name)
+    if (
+        definition is None
+        or not isinstance(definition[0], types.FunctionType)
+        or definition[0].__module__ in (*_ABSTRACT, "typing")
+    ):
         return None
     source = cls.source and tx.sources.attribute(tx.sources.type_of(cls.source), name)
-    return do.truth(tx, do.call(tx, tx.live.wrap(found[0], source), [cls, about], {}))
+    return do.truth(tx, do.call(tx, tx.live.wrap(definition[0], source), [cls, about], {}))
 
 
 def _is_plain_instance(tx: Tracer, value: Value, cls: Any) -> bool:
@@ -95,9 +99,9 @@ def _said_class(tx: Tracer, value: Value) -> Sequence[Any]:
 
 def _says_its_class(classes: Classes, cls: Any) -> bool:
     """Tell whether a class has a `__class__` of its own, or another way of looking attributes up."""
-    own, getter = (classes.find(cls, name) for name in ("__class__", "__getattribute__"))
+    definition, getter = (classes.find(cls, name) for name in ("__class__", "__getattribute__"))
     looks_up = getter is not None and isinstance(getter[0], types.FunctionType)
-    return looks_up or (own is not None and own[0] is not _OBJECT_CLASS)
+    return looks_up or (definition is not None and definition[0] is not _OBJECT_CLASS)
 
 
 def _is_subclass(classes: Classes, kind: Any, cls: Any) -> bool:

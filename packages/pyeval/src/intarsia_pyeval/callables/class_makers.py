@@ -60,10 +60,10 @@ def _named_tuple(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value
 
 
 def _typed_named_tuple(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    made = class_making.made_by(tx, typing.NamedTuple, args, keywords)
-    assert isinstance(made, MadeClass)
-    class_making.set_on_class(tx, made, "__module__", Const(_module(tx)["module"]))
-    return made
+    new_class = class_making.made_by(tx, typing.NamedTuple, args, keywords)
+    assert isinstance(new_class, MadeClass)
+    class_making.set_on_class(tx, new_class, "__module__", Const(_module(tx)["module"]))
+    return new_class
 
 
 def _make_dataclass(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

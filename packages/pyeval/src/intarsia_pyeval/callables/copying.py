@@ -41,12 +41,12 @@ def copy_shallow(tx: Tracer, value: Value) -> Value:
 
 def copy_deep(tx: Tracer, value: Value, memo: dict[int, Value]) -> Value:
     """Model `copy.deepcopy(value)`; `memo` maps models by id to their copies."""
-    known = memo.get(id(value))
-    if known is None:
-        known = _copied(tx, value, "__deepcopy__", lambda part: copy_deep(tx, part, memo), memo)
-        memo[id(value)] = known
+    copied = memo.get(id(value))
+    if copied is None:
+        copied = _copied(tx, value, "__deepcopy__", lambda part: copy_deep(tx, part, memo), memo)
+        memo[id(value)] = copied
         tx.live.keep(value)
-    return known
+    return copied
 
 
 def _copied(tx: Tracer, value: Value, hook: str, part: Callable[[Value], Value], memo: dict[int, Value]) -> Value:
@@ -82,11 +82,11 @@ def _copied(tx: Tracer, value: Value, hook: str, part: Callable[[Value], Value],
 
 def _copied_dict(tx: Tracer, value: Dict, part: Callable[[Value], Value], memo: dict[int, Value]) -> Dict:
     """Copy a dict."""
-    made = Dict(cls=value.cls, factory=value.factory)
-    memo[id(value)] = made
+    copied = Dict(cls=value.cls, factory=value.factory)
+    memo[id(value)] = copied
     for hashed, (key, item) in dict_store.entries(tx, value).items():
-        dict_store.store(tx, made, hashed, key, part(item))
-    return made
+        dict_store.store(tx, copied, hashed, key, part(item))
+    return copied
 
 
 def _copied_object(
@@ -95,19 +95,19 @@ def _copied_object(
     """Copy an instance: by its own hook, or by its attributes."""
     if value.existing and value.identity() is not None and _is_its_own_copy(value):
         return value
-    own = tx.classes.find(value.cls, hook)
-    if own is not None and isinstance(own[0], types.FunctionType):
+    definition = tx.classes.find(value.cls, hook)
+    if definition is not None and isinstance(definition[0], types.FunctionType):
         rest: list[Value] = [Dict()] if hook == "__deepcopy__" else []
         return do.call(tx, tx.live.class_function(value, value.cls, hook), [value, *rest], {})
     if not _is_plain(tx.classes, value):
         raise Break("tracer.call", f"copying {value.describe()} isn't modelled")
-    made = Object(value.cls, birth=tx.steps.now)
-    memo[id(value)] = made
+    copied = Object(value.cls, birth=tx.steps.now)
+    memo[id(value)] = copied
     if isinstance(value.base, (Dict, List)):
-        made.base = _copied(tx, value.base, hook, part, {})
+        copied.base = _copied(tx, value.base, hook, part, {})
     for name, (_, item) in dict_store.entries(tx, instance_store.instance_dict(tx, value)).items():
-        made.written[str(name)] = part(item)
-    return made
+        copied.written[str(name)] = part(item)
+    return copied
 
 
 def _is_its_own_copy(value: Object) -> bool:
@@ -124,8 +124,12 @@ def _is_plain(classes: Classes, value: Object) -> bool:
     if written_in_c or any("__slots__" in vars(base) for base in cls.__mro__):
         return False
     for name in _HOOKS:
-        found = classes.find(cls, name)
-        if found is not None and found[0] not in (vars(object).get(name), vars(dict).get(name), vars(list).get(name)):
+        definition = classes.find(cls, name)
+        if definition is not None and definition[0] not in (
+            vars(object).get(name),
+            vars(dict).get(name),
+            vars(list).get(name),
+        ):
             return False
     if any(classes.asks_python(value, name) for name in _FILLING if isinstance(value.base, (Dict, List))):
         return False

@@ -76,15 +76,15 @@ def _draw(drawn_by: Callable[..., Any], kind: type, limits: Limits) -> BuiltinCa
         if step is None or None in numbers or keywords or any(n and abs(n) >= _MOST for n in numbers):
             raise Break("tracer.call", f"what random.{name} draws must be known, or what it is drawn from isn't")
         try:
-            found = limits(*numbers)
+            bounds = limits(*numbers)
         except (TypeError, ValueError):
             raise Break("tracer.exception", f"random.{name} raises") from None
         if tx.effects.generator is not None:
             _go(tx, drawn_by, given)
             return Const(getattr(tx.effects.generator, name)(*numbers))
-        made = Draw(tx.guards, drawn_by, given, kind, found, step)
-        tx.effects.draw(made)
-        return made
+        draw = Draw(tx.guards, drawn_by, given, kind, bounds, step)
+        tx.effects.draw(draw)
+        return draw
 
     return handler
 
@@ -166,14 +166,14 @@ def _order_of_numbers(tx: Tracer, draws: str, args: Sequence[Value], keywords: K
         for name, value in zip(_WEIGHTS, rest, strict=False)
         if draws == "choices" and not is_none(value)
     }
-    if any(len(found) != len(items) for found in weights.values()):
+    if any(len(candidates) != len(items) for candidates in weights.values()):
         raise Break("tracer.call", f"random.{draws} draws by weights that aren't known")
-    found = Drawn()
-    tx.effects.draw(Step(partial(_several, draws, items, weights, size), [], gives=found))
+    choices = Drawn()
+    tx.effects.draw(Step(partial(_several, draws, items, weights, size), [], gives=choices))
     limits = (min(items), max(items))
     drawn: list[Value] = []
     for at in range(size):
-        draw = Draw(tx.guards, operator.getitem, [found, Const(at)], kinds.copy().pop(), limits, step)
+        draw = Draw(tx.guards, operator.getitem, [choices, Const(at)], kinds.copy().pop(), limits, step)
         tx.effects.draw(draw)
         drawn.append(draw)
     if draws != "shuffle":
@@ -198,9 +198,9 @@ def _numbers(tx: Tracer, sequence: Value) -> list[Any]:
     if not issubclass(sequence.type(), (list, tuple, range)):
         return []
     count = do.length(tx, sequence)
-    found = [do.get_item(tx, sequence, Const(at)) for at in range(count)] if count <= _LONGEST else []
-    known = [item.value for item in found if isinstance(item, Const) and type(item.value) in (int, float)]
-    return known if len(known) == count and all(abs(n) < _MOST for n in known) else []
+    elements = [do.get_item(tx, sequence, Const(at)) for at in range(count)] if count <= _LONGEST else []
+    numbers = [item.value for item in elements if isinstance(item, Const) and type(item.value) in (int, float)]
+    return numbers if len(numbers) == count and all(abs(n) < _MOST for n in numbers) else []
 
 
 def _several(draws: str, items: Sequence[Any], weights: Mapping[str, Any], size: int) -> list[Any]:
@@ -228,8 +228,8 @@ def _positions(generator: Any, draws: str, count: int, *sizes: int) -> list[int]
         generator.shuffle(positions)
         return positions
     drawn = getattr(generator, draws)(range(count), *sizes)  # no list: what is drawn from may be a long range
-    found: list[int] = [drawn] if draws == "choice" else drawn
-    return found
+    chosen: list[int] = [drawn] if draws == "choice" else drawn
+    return chosen
 
 
 _METHODS: dict[Callable[..., Any], tuple[type, Limits]] = {

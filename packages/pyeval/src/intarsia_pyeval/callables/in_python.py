@@ -27,16 +27,16 @@ def _without(module: ModuleType, accelerator: str) -> ModuleType:
     """Return another copy of a module, made without the module in C that replaces its functions."""
     spec = importlib.util.find_spec(module.__name__)
     assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
+    copied = importlib.util.module_from_spec(spec)
     held = sys.modules.get(accelerator)
     sys.modules[accelerator] = None  # type: ignore[assignment]  # importing it fails
     try:
-        spec.loader.exec_module(made)
+        spec.loader.exec_module(copied)
     finally:
         del sys.modules[accelerator]
         if held is not None:
             sys.modules[accelerator] = held
-    return made
+    return copied
 
 
 def _on_a_list(function: FunctionType, *, taking: bool) -> BuiltinCall:

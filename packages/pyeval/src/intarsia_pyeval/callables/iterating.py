@@ -45,17 +45,17 @@ def _iter(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
         return do.iterate(tx, value)
     if not do.truth(tx, attributes._callable(tx, [value], {})):
         raise Break("tracer.exception", f"iter is called with {value.describe()} and an end")
-    made = polyfill(tx, "call_until", [value, *sentinel])
-    assert isinstance(made, Generator)
-    made.cls = type(iter(int, 1))
-    return made
+    generator = polyfill(tx, "call_until", [value, *sentinel])
+    assert isinstance(generator, Generator)
+    generator.cls = type(iter(int, 1))
+    return generator
 
 
 def _next(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     iterator, *default = arity("next", args, keywords, 1, 2)
-    found = do.advance(tx, iterator)
-    if found is not None:
-        return found
+    element = do.advance(tx, iterator)
+    if element is not None:
+        return element
     if default:
         return default[0]
     tx.raising.throw(StopIteration, [])
@@ -88,9 +88,9 @@ def _reversed(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if isinstance(value, MadeProxy):
         value = value.base
     if isinstance(value, (Deque, Dict, DictView)):
-        made = Backwards(DictView(value, "keys") if isinstance(value, Dict) else value, tx.steps.now)
-        position_store.begin(tx, made)
-        return made
+        iterator = Backwards(DictView(value, "keys") if isinstance(value, Dict) else value, tx.steps.now)
+        position_store.begin(tx, iterator)
+        return iterator
     if isinstance(value, Items) and not tx.classes.asks_python(value, "__reversed__"):
         return Reversed(value, value.count() - 1, tx.steps.now)
     if isinstance(value, Const) and isinstance(value.value, (range, str)):
@@ -109,11 +109,11 @@ def _reversed(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 def _sorted(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (values,) = arity("sorted", args, {}, 1)
     if isinstance(values, SetValue) and _has_total_order(values, keywords):
-        made = List(values.elements.values())
+        elements = List(values.elements.values())
     else:
-        made = iteration.list_of(tx, values)
-    do.call_method(tx, made, "sort", [], keywords)
-    return made
+        elements = iteration.list_of(tx, values)
+    do.call_method(tx, elements, "sort", [], keywords)
+    return elements
 
 
 def _has_total_order(values: SetValue, keywords: Keywords) -> bool:
@@ -126,17 +126,17 @@ def _sum(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     if not 1 <= len(args) <= 2 or set(keywords) - {"start"} or len(args) + len(keywords) > 2:
         raise Break("tracer.exception", f"sum is called with {len(args)} arguments and {sorted(keywords)}")
     total = args[1] if len(args) > 1 else keywords.get("start", Const(0))
-    known: list[Value] = []  # added up in one go, as long as nobody can see the difference
+    addends: list[Value] = []  # added up in one go, as long as nobody can see the difference
     elements = iteration.elements(tx, args[0])
     for value in elements:
         if isinstance(total, Const) and isinstance(value, Const):
-            known.append(value)
+            addends.append(value)
             continue
-        if _COMPENSATED and any(isinstance(v, Const) and isinstance(v.value, float) for v in (*known, value)):
+        if _COMPENSATED and any(isinstance(v, Const) and isinstance(v.value, float) for v in (*addends, value)):
             raise Break("tracer.call", "the sum of floats and other values isn't modelled")
-        total = operators.binary(tx, "+", _sum_of(tx, known, total), value)
-        known = []
-    return _sum_of(tx, known, total)
+        total = operators.binary(tx, "+", _sum_of(tx, addends, total), value)
+        addends = []
+    return _sum_of(tx, addends, total)
 
 
 def _sum_of(tx: Tracer, values: Sequence[Value], start: Value) -> Value:
@@ -169,9 +169,9 @@ def _extreme(name: str) -> BuiltinCall:
             if values and all(isinstance(value, Const) for value in values):
                 return tx.live.from_python(folding.real(tx, real, [value.as_python() for value in values]))
             if any(isinstance(value, ChangingNumber) and value.type() is float for value in values):
-                found = opened(tx.guards, real, values)
-                if found is not None:
-                    return found
+                number = opened(tx.guards, real, values)
+                if number is not None:
+                    return number
             args = [Tuple(values)] if len(args) == 1 else args
         return polyfill(tx, f"{name}_", args, keywords)
 

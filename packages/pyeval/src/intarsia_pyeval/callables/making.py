@@ -59,9 +59,9 @@ def _set(cls: Any) -> BuiltinCall:
 
 def _dict(cls: Any) -> BuiltinCall:
     def handler(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-        made = Dict(cls=cls)
-        do.call_method(tx, made, "__init__", args, keywords)
-        return made
+        mapping = Dict(cls=cls)
+        do.call_method(tx, mapping, "__init__", args, keywords)
+        return mapping
 
     return handler
 
@@ -86,9 +86,9 @@ def _exc_info(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 def _namespace(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     arity("SimpleNamespace", args, {}, 0)
-    made = Object(types.SimpleNamespace, birth=tx.steps.now)
-    made.written.update(keywords)
-    return made
+    namespace = Object(types.SimpleNamespace, birth=tx.steps.now)
+    namespace.written.update(keywords)
+    return namespace
 
 
 def _method(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -97,9 +97,9 @@ def _method(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def _deque(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
-    made = Deque()
-    do.call_method(tx, made, "__init__", args, keywords)
-    return made
+    deque = Deque()
+    do.call_method(tx, deque, "__init__", args, keywords)
+    return deque
 
 
 def _getter(cls: Any) -> BuiltinCall:

@@ -258,7 +258,7 @@ def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[An
 def _zip_longest(iterators: list[Iterator[Any]], fillvalue: Any) -> Iterator[Any]:
     ended = [False] * len(iterators)
     while True:
-        found = []
+        elements = []
         for number, it in enumerate(iterators):
             value = fillvalue
             if not ended[number]:
@@ -267,10 +267,10 @@ def _zip_longest(iterators: list[Iterator[Any]], fillvalue: Any) -> Iterator[Any
                 except StopIteration:
                     ended[number] = True
                     value = fillvalue
-            found.append(value)
+            elements.append(value)
         if all(ended):
             return
-        yield tuple(found)
+        yield tuple(elements)
 
 
 def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[Any]:
@@ -467,10 +467,10 @@ def call_until(function: Callable[[], Any], sentinel: Any) -> Iterator[Any]:
 
 
 def dict_from_keys(keys: Iterable[Any], value: Any = None, /) -> dict[Any, Any]:
-    found = {}
+    mapping = {}
     for key in keys:
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping
 
 
 def product_of(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
@@ -497,9 +497,9 @@ def registered_for(registry: Mapping[type, Any], cls: type) -> Any:
 
     All that is registered is looked at: a class of that kind may come.
     """
-    known = list(registry)
+    classes = list(registry)
     for base in cls.__mro__:
-        if base in known:
+        if base in classes:
             return registry[base]
     raise RuntimeError("nothing is registered for object")
 
@@ -559,10 +559,10 @@ def _stand_in(function: Callable[..., Any], original: Any) -> BuiltinCall:
             signature.bind(*args, **keywords)
         except TypeError as error:  # CPython's own names another function
             raise Break("tracer.exception", f"{function.__name__}: {error}") from None
-        made = inlining.inline(tx, model(function), args, keywords)
-        if isinstance(made, Generator) and cls is not None:
-            made.cls = cls
-        return made
+        result = inlining.inline(tx, model(function), args, keywords)
+        if isinstance(result, Generator) and cls is not None:
+            result.cls = cls
+        return result
 
     return handler
 

@@ -40,18 +40,18 @@ def hash_key(tx: Tracer, constant: Const) -> Hashable:
 @do.get_attribute.rule(Const)
 def get_attribute(tx: Tracer, constant: Const, name: str) -> Value:
     """Read an attribute; methods are called by name."""
-    found = folding.real(tx, getattr, constant.value, name)
-    if name == "__class__" or not callable(found):
-        return tx.live.from_python(found)
+    attribute = folding.real(tx, getattr, constant.value, name)
+    if name == "__class__" or not callable(attribute):
+        return tx.live.from_python(attribute)
     return BoundBuiltin(constant, name)
 
 
 @do.call_method.rule(Const)
 def call_method(tx: Tracer, constant: Const, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Run a method of the atom."""
-    found = tx.extension.call_atom_method(tx, constant.value, name)
-    if found is not None:
-        return found
+    answer = tx.extension.call_atom_method(tx, constant.value, name)
+    if answer is not None:
+        return answer
     if name in _STATEFUL and isinstance(constant.value, re.Pattern):
         raise Break("tracer.iterator", f"{name} of a pattern makes an iterator")
     if name == "join" and len(args) == 1 and not keywords:

@@ -58,8 +58,8 @@ def call_method(tx: Tracer, cls: ClassValue, name: str, args: Sequence[Value], k
         return Const(None)
     if name in ("__instancecheck__", "__subclasscheck__"):
         return tx.callables.rules[getattr(type, name)](tx, [cls, *args], keywords)
-    found = tx.extension.call_class_method(tx, cls, name, args, keywords)
-    return found if found is not None else do.call_method.default(tx, cls, name, args, keywords)
+    answer = tx.extension.call_class_method(tx, cls, name, args, keywords)
+    return answer if answer is not None else do.call_method.default(tx, cls, name, args, keywords)
 
 
 @do.length.rule(ClassValue)

@@ -29,10 +29,10 @@ def _real(variable: Value) -> contextvars.ContextVar[Any]:
     Raises:
         Break: It is none.
     """
-    found = variable.identity()
-    if not isinstance(variable, Object) or not isinstance(found, contextvars.ContextVar) or variable.source is None:
+    real = variable.identity()
+    if not isinstance(variable, Object) or not isinstance(real, contextvars.ContextVar) or variable.source is None:
         raise Break("tracer.call", f"{variable.describe()} is read or set")
-    return found
+    return real
 
 
 def _get(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -43,17 +43,17 @@ def _get(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     """
     variable, *_ = arity("get", args, keywords, 1, 2)
     real = _real(variable)
-    known = tx.effects.variables.get(real)
-    if known is not None and known.content is not None:
-        return known.content
+    change = tx.effects.variables.get(real)
+    if change is not None and change.content is not None:
+        return change.content
     if len(args) == 2 and real not in contextvars.copy_context():
         raise Break("tracer.call", f"the context variable {real.name!r} is asked for with a default, and isn't set")
     try:
-        found = real.get()
+        content = real.get()
     except LookupError:
         raise Break("tracer.call", f"the context variable {real.name!r} isn't set") from None
     assert variable.source is not None
-    return tx.live.wrap(found, tx.sources.answer(tx.sources.attribute(variable.source, "get")))
+    return tx.live.wrap(content, tx.sources.answer(tx.sources.attribute(variable.source, "get")))
 
 
 def _set(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

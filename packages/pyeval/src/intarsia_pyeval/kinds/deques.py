@@ -109,21 +109,21 @@ def set_item(tx: Tracer, deque: Deque, key: Value, value: Value) -> None:
 def binary(tx: Tracer, deque: Deque, op: str, other: Value, swapped: bool) -> Value | None:
     """Concatenate two deques; repeat one."""
     if op == "+" and not swapped and isinstance(other, Deque):
-        made = Deque([*deque.items, *other.items], deque.maxlen)
+        result = Deque([*deque.items, *other.items], deque.maxlen)
     else:
         items = sequences.repeated(deque, other) if op == "*" else None
         if items is None:
             return None
-        made = Deque(items, deque.maxlen)
-    made.cut(NONE)
-    return made
+        result = Deque(items, deque.maxlen)
+    result.cut(NONE)
+    return result
 
 
 @do.in_place.rule(Deque)
 def in_place(tx: Tracer, deque: Deque, op: str, other: Value) -> Value | None:
     """Model `+=` and `*=`."""
-    found = lists.in_place(tx, deque, op, other)
-    return None if found is None else deque.cut(found)
+    result = lists.in_place(tx, deque, op, other)
+    return None if result is None else deque.cut(result)
 
 
 @do.delete_item.rule(Deque)

@@ -49,13 +49,13 @@ def contains(tx: Tracer, mapping: Dict, item: Value) -> bool:
 @do.get_item.rule(Dict)
 def get_item(tx: Tracer, mapping: Dict, key: Value) -> Value:
     """Look the key up; a defaultdict makes what is missing."""
-    found = dict_store.find(tx, mapping, do.hash_key(tx, key))
-    if found is not None:
-        return found
+    value = dict_store.find(tx, mapping, do.hash_key(tx, key))
+    if value is not None:
+        return value
     if not is_none(mapping.factory):
-        made = do.call(tx, mapping.factory, [], {})
-        do.set_item(tx, mapping, key, made)
-        return made
+        default = do.call(tx, mapping.factory, [], {})
+        do.set_item(tx, mapping, key, default)
+        return default
     tx.raising.throw(KeyError, [key])
 
 
@@ -126,10 +126,10 @@ def binary(tx: Tracer, mapping: Dict, op: str, other: Value, swapped: bool) -> V
     if types.MappingProxyType in (mapping.cls, other.cls):
         raise Break("tracer.operator", "merging a mappingproxy isn't modelled")
     left, right = (other, mapping) if swapped else (mapping, other)
-    made = Dict(dict_store.entries(tx, left), mapping.cls, factory=mapping.factory)
+    merged = Dict(dict_store.entries(tx, left), mapping.cls, factory=mapping.factory)
     for hashed, (key, value) in dict_store.entries(tx, right).items():
-        dict_store.store(tx, made, hashed, key, value)
-    return made
+        dict_store.store(tx, merged, hashed, key, value)
+    return merged
 
 
 @do.in_place.rule(Dict)
@@ -193,8 +193,8 @@ def _update(tx: Tracer, mapping: Dict, args: list[Value], keywords: Keywords) ->
 
 def _get(tx: Tracer, mapping: Dict, args: list[Value], keywords: Keywords) -> Value:
     key, *rest = arity("get", args, keywords, 1, 2)
-    found = dict_store.find(tx, mapping, do.hash_key(tx, key))
-    return found if found is not None else (rest[0] if rest else NONE)
+    value = dict_store.find(tx, mapping, do.hash_key(tx, key))
+    return value if value is not None else (rest[0] if rest else NONE)
 
 
 def _view(name: str) -> methods.Rule:
@@ -210,9 +210,9 @@ def _pop(tx: Tracer, mapping: Dict, args: list[Value], keywords: Keywords) -> Va
         given = named("pop", args, keywords, ("key", "default"), required=1)
         args, keywords = [given["key"], *[given[name] for name in ("default",) if name in given]], {}
     key, *rest = arity("pop", args, keywords, 1, 2)
-    found = dict_store.remove(tx, mapping, do.hash_key(tx, key), key)
-    if found is not None:
-        return found
+    value = dict_store.remove(tx, mapping, do.hash_key(tx, key), key)
+    if value is not None:
+        return value
     if rest:
         return rest[0]
     miss(tx.raising, mapping, key)
@@ -236,11 +236,11 @@ def _setdefault(tx: Tracer, mapping: Dict, args: list[Value], keywords: Keywords
         given = named("setdefault", args, keywords, ("key", "default"), required=1)
         args, keywords = [given["key"], *[given[name] for name in ("default",) if name in given]], {}
     key, *rest = arity("setdefault", args, keywords, 1, 2)
-    found = dict_store.find(tx, mapping, do.hash_key(tx, key))
-    if found is None:
-        found = rest[0] if rest else NONE
-        do.set_item(tx, mapping, key, found)
-    return found
+    value = dict_store.find(tx, mapping, do.hash_key(tx, key))
+    if value is None:
+        value = rest[0] if rest else NONE
+        do.set_item(tx, mapping, key, value)
+    return value
 
 
 def _init(tx: Tracer, mapping: Dict, args: list[Value], keywords: Keywords) -> Value:
@@ -273,8 +273,8 @@ def _move_to_end(tx: Tracer, mapping: Dict, args: list[Value], keywords: Keyword
         miss(tx.raising, mapping, key)
     moved = [(key, found)]
     if last is not None and not do.truth(tx, last):  # all others go behind it, in their order
-        own = do.hash_key(tx, key)
-        moved = [entry for hashed, entry in dict_store.entries(tx, mapping).items() if hashed != own]
+        moved_key = do.hash_key(tx, key)
+        moved = [entry for hashed, entry in dict_store.entries(tx, mapping).items() if hashed != moved_key]
     for other, value in moved:
         dict_store.remove(tx, mapping, do.hash_key(tx, other), other)
         do.set_item(tx, mapping, other, value)
@@ -286,9 +286,9 @@ def _missing(tx: Tracer, mapping: Dict, args: list[Value], keywords: Keywords) -
     (key,) = arity("__missing__", args, keywords, 1)
     if is_none(mapping.factory):
         tx.raising.throw(KeyError, [key])
-    made = do.call(tx, mapping.factory, [], {})
-    do.set_item(tx, mapping, key, made)
-    return made
+    value = do.call(tx, mapping.factory, [], {})
+    do.set_item(tx, mapping, key, value)
+    return value
 
 
 def _copy_shown(tx: Tracer, mapping: Dict, args: list[Value], keywords: Keywords) -> Value:

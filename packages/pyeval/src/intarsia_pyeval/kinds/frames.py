@@ -63,8 +63,8 @@ def get_attribute(tx: Tracer, frame: FrameValue, name: str) -> Value:
     if name == "f_lineno":
         return Const(frame.frame.at.line)
     if name == "f_globals":
-        found: Value = frame.frame.globals
-        return found
+        namespace: Value = frame.frame.globals
+        return namespace
     if name == "f_back":
         return _frame(tx, len(tx.frames.stack) - tx.frames.stack.index(frame.frame))
     raise Break("tracer.frame", f"{name!r} of a frame is read")
@@ -80,18 +80,18 @@ def _frame(tx: Tracer, depth: int) -> FrameValue:
     """Return the frame `depth` calls up."""
     if tx.frames.passed_over or not 0 <= depth < len(tx.frames.stack):
         raise Break("tracer.frame", "the frame of a caller is asked for, which isn't captured")
-    found = tx.frames.stack[-1 - depth]
-    if info_of(found.code) is not None:
+    caller = tx.frames.stack[-1 - depth]
+    if info_of(caller.code) is not None:
         raise Break("tracer.frame", "the frame of a function is asked for that goes on behind a break")
-    return FrameValue(found, tx.steps.now)
+    return FrameValue(caller, tx.steps.now)
 
 
 def _getframe(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     (depth,) = arity("_getframe", args, keywords, 0, 1) or (Const(0),)
-    found = depth.as_python()
-    if type(found) is not int:
+    number = depth.as_python()
+    if type(number) is not int:
         raise Break("tracer.exception", "the depth of a frame isn't a number")
-    return _frame(tx, max(found, 0))
+    return _frame(tx, max(number, 0))
 
 
 def _currentframe(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:

@@ -87,11 +87,11 @@ def cells_function(tx: Tracer, function: Function) -> Sequence[Cell]:
     """Return the cells, one model for each real cell."""
     if function.closure is None:
         source = None if function.source is None else tx.sources.attribute(function.source, "__closure__")
-        found = []
+        cells = []
         for index, real in enumerate(function.value.__closure__ or ()):
             owner = None if source is None else tx.sources.item(source, index)
-            found.append(tx.live.cell(real, owner))
-        function.closure = found
+            cells.append(tx.live.cell(real, owner))
+        function.closure = cells
     return function.closure
 
 

@@ -22,10 +22,10 @@ __all__: list[str] = []
 @do.get_item.rule(InstanceDict)
 def get_item(tx: Tracer, namespace: InstanceDict, key: Value) -> Value:
     """Read an attribute."""
-    found = instance_dict_store.read(tx, namespace, key)
-    if found is None:
+    value = instance_dict_store.read(tx, namespace, key)
+    if value is None:
         tx.raising.throw(KeyError, [key])
-    return found
+    return value
 
 
 @do.set_item.rule(InstanceDict)
@@ -75,13 +75,13 @@ def get_attribute(tx: Tracer, namespace: InstanceDict, name: str) -> Value:
 def call_method(tx: Tracer, namespace: InstanceDict, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Read and write through the object; other methods see a copy."""
     if name in ("get", "pop") and args and not keywords:
-        found = instance_dict_store.read(tx, namespace, args[0])
-        if found is None:
+        attribute = instance_dict_store.read(tx, namespace, args[0])
+        if attribute is None:
             missing = tx.live.from_python(None) if name == "get" else None
             return args[1] if len(args) > 1 else missing or do.get_item(tx, namespace, args[0])
         if name == "pop":
             instance_dict_store.write(tx, namespace, args[0], None)
-        return found
+        return attribute
     if name == "update":
         for _, key, value in (*(iteration.pairs(tx, args[0]) if args else ()), *iteration.keyword_pairs(keywords)):
             instance_dict_store.write(tx, namespace, key, value)

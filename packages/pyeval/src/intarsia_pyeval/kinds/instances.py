@@ -44,8 +44,8 @@ _READING = frozenset(_READING_NAMES.split())
 @do.hash_key.rule(Object)
 def hash_key(tx: Tracer, owner: Object) -> Hashable:
     """Objects with the default hash are keys by identity, others by what their class says."""
-    found = lookup.object_hash_key(tx.identities, owner)
-    return keys.evaluated_key(tx, owner) if found is None else found
+    hashed = lookup.object_hash_key(tx.identities, owner)
+    return keys.evaluated_key(tx, owner) if hashed is None else hashed
 
 
 @do.get_attribute.rule(Object)
@@ -75,11 +75,11 @@ def call(tx: Tracer, owner: Object, args: Sequence[Value], keywords: Keywords) -
 @do.call_method.rule(Object)
 def call_method(tx: Tracer, owner: Object, name: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a method that the class has from a base class written in C."""
-    found = tx.classes.find(owner.cls, name)
-    raw = found[0] if found else None
+    definition = tx.classes.find(owner.cls, name)
+    raw = definition[0] if definition else None
     # a class may give a method of its base another name: `__setattr__ = dict.__setitem__`
-    own = raw.__name__ if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)) else name
-    return do.call_native(tx, owner, raw, own, args, keywords)
+    method = raw.__name__ if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)) else name
+    return do.call_native(tx, owner, raw, method, args, keywords)
 
 
 @do.call_native.rule(Object)
@@ -99,12 +99,12 @@ def call_native(tx: Tracer, owner: Object, raw: Any, name: str, args: Sequence[V
             raise Break("tracer.call", f"{home.__name__}.{name} of {owner.describe()} asks the subclass")
         answer = do.call_method(tx, owner.base, name, args, keywords)
         return owner if answer is owner.base and name in _IN_PLACE else answer
-    found = storing.object_slot(tx, owner, raw, name, args, keywords)
-    if found is None and owner.foreign is not None:
+    result = storing.object_slot(tx, owner, raw, name, args, keywords)
+    if result is None and owner.foreign is not None:
         raise Break(owner.foreign.code, f"{name!r} of {owner.foreign.what} is called")
-    if found is None and issubclass(type(owner.value), types.GeneratorType):
+    if result is None and issubclass(type(owner.value), types.GeneratorType):
         raise Break("tracer.iterator", f"{name!r} of a generator that was made outside of the frame is called")
-    return do.call_method.default(tx, owner, name, args, keywords) if found is None else found
+    return do.call_method.default(tx, owner, name, args, keywords) if result is None else result
 
 
 def _asks_back(tx: Tracer, owner: Object, home: Any, name: str, args: Sequence[Value], keywords: Keywords) -> bool:
@@ -115,8 +115,8 @@ def _asks_back(tx: Tracer, owner: Object, home: Any, name: str, args: Sequence[V
         return False
     if name in ("__or__", "__ror__", "__copy__", "copy"):
         return True
-    own = any(tx.classes.asks_python(owner, each) for each in _USED_BY_ORDERED)
-    return own and (name in ("pop", "popitem", "setdefault") or (name in _FILLING and bool(args or keywords)))
+    overridden = any(tx.classes.asks_python(owner, each) for each in _USED_BY_ORDERED)
+    return overridden and (name in ("pop", "popitem", "setdefault") or (name in _FILLING and bool(args or keywords)))
 
 
 @do.truth.rule(Object)

@@ -91,14 +91,14 @@ def reconstruct_enumerate(out: Builder, iterator: Enumerate) -> None:
 def advance_zip(tx: Tracer, zipped: Zip) -> Value | None:
     """Return the next tuple; the first iterator that ends, ends all."""
     tx.effects.advanced()
-    found = []
+    elements = []
     for number, iterator in enumerate(zipped.inner):
         element = do.advance(tx, iterator)
         if element is None:
             _check(tx, zipped, number)
             return None
-        found.append(element)
-    return Tuple(found) if found else None
+        elements.append(element)
+    return Tuple(elements) if elements else None
 
 
 def _check(tx: Tracer, zipped: Zip, ended: int) -> None:
@@ -124,13 +124,13 @@ def reconstruct_zip(out: Builder, iterator: Zip) -> None:
 def advance_map(tx: Tracer, mapped: Map) -> Value | None:
     """Call the function with the next elements."""
     tx.effects.advanced()
-    found = []
+    elements = []
     for iterator in mapped.inner:
         element = do.advance(tx, iterator)
         if element is None:
             return None
-        found.append(element)
-    return do.call(tx, mapped.function, found, {})
+        elements.append(element)
+    return do.call(tx, mapped.function, elements, {})
 
 
 @codegen.reconstruct.rule(Map)
@@ -164,11 +164,11 @@ def advance_reversed(tx: Tracer, iterator: Reversed) -> Value | None:
     if iterator.at < 0:
         return None
     if isinstance(iterator.over, Items):
-        found = iterator.over.at(iterator.at) if iterator.at < iterator.over.count() else None
+        element = iterator.over.at(iterator.at) if iterator.at < iterator.over.count() else None
     else:
-        found = _asked(tx, iterator)
-    iterator.at = -1 if found is None else iterator.at - 1
-    return found
+        element = _asked(tx, iterator)
+    iterator.at = -1 if element is None else iterator.at - 1
+    return element
 
 
 def _asked(tx: Tracer, iterator: Reversed) -> Value | None:

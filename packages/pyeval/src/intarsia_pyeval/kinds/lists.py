@@ -28,9 +28,9 @@ __all__ = ["METHODS", "take"]
 @do.get_item.rule(List)
 def get_item(tx: Tracer, sequence: List, key: Value) -> Value:
     """Index or slice."""
-    found = open_lists.part(tx, sequence, key) if isinstance(key, Slice) else open_lists.item(tx, sequence, key)
-    if found is not None:
-        return found
+    part = open_lists.part(tx, sequence, key) if isinstance(key, Slice) else open_lists.item(tx, sequence, key)
+    if part is not None:
+        return part
     if isinstance(key, Slice):
         return List(sequence.items[operators.index(tx, key)])
     return sequence.at(sequences.index_of(tx, sequence, key, ""))
@@ -271,10 +271,10 @@ def _sort(tx: Tracer, sequence: List, args: list[Value], keywords: Keywords) -> 
     try:
         keys = items if is_none(key) else [do.call(tx, key, [item], {}) for item in items]
         try:
-            known = [k.as_python() for k in keys]
+            sort_keys = [k.as_python() for k in keys]
         except NotConstantError:
-            known = [_Sorted(tx, k) for k in keys]
-        folding.real(tx, order.sort, key=known.__getitem__, reverse=downwards)
+            sort_keys = [_Sorted(tx, k) for k in keys]
+        folding.real(tx, order.sort, key=sort_keys.__getitem__, reverse=downwards)
     finally:
         touched = sequence.version != version
         list_store.change(tx.effects, sequence)[:] = [items[index] for index in order]

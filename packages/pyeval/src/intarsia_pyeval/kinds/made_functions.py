@@ -83,8 +83,8 @@ def get_attribute(tx: Tracer, function: MadeFunction, name: str) -> Value:
     if name == "__get__":
         return BoundBuiltin(function, name)
     if name == "__annotations__":
-        found = function.attributes[name] = _annotations(tx, function)
-        return found
+        annotations = function.attributes[name] = _annotations(tx, function)
+        return annotations
     if not hasattr(FunctionType, name):
         tx.raising.error(AttributeError, f"'function' object has no attribute {name!r}")
     return do.get_attribute.default(tx, function, name)

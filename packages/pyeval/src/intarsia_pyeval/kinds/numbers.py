@@ -31,9 +31,11 @@ def binary_open_number(tx: Tracer, number: OpenNumber, op: str, other: Value, sw
     left, right = (other, number) if swapped else (number, other)
     if op == "/" and isinstance(right, OpenNumber) and right.limits is None and not right.is_given():
         (right,) = tx.extension.settle(tx, [right])
-    found = opening.opened(number.guards, opening.OPERATORS[op], (left, right)) if op in opening.OPERATORS else None
-    if found is not None:
-        return found
+    opened_number = (
+        opening.opened(number.guards, opening.OPERATORS[op], (left, right)) if op in opening.OPERATORS else None
+    )
+    if opened_number is not None:
+        return opened_number
     left, right = tx.extension.settle(tx, [left, right])
     return operators.binary(tx, op, left, right)
 
@@ -41,8 +43,10 @@ def binary_open_number(tx: Tracer, number: OpenNumber, op: str, other: Value, sw
 @do.unary.rule(OpenNumber)
 def unary_open_number(tx: Tracer, number: OpenNumber, op: str) -> Value:
     """Model `-self` and `+self`."""
-    found = opening.opened(number.guards, operator.neg, (number,)) if op == "-" else number if op == "+" else None
-    return found if found is not None else do.unary(tx, tx.extension.settle(tx, [number])[0], op)
+    opened_number = (
+        opening.opened(number.guards, operator.neg, (number,)) if op == "-" else number if op == "+" else None
+    )
+    return opened_number if opened_number is not None else do.unary(tx, tx.extension.settle(tx, [number])[0], op)
 
 
 @do.compare.rule(OpenNumber)
@@ -65,8 +69,12 @@ def convert_open_number(tx: Tracer, number: OpenNumber, cls: Any) -> Value | Non
     """Model `float(self)`, which is itself, and the other number classes."""
     if cls is number.type():
         return number
-    found = opening.opened(number.guards, cls, (number,)) if cls in (int, float) else None
-    return found if found is not None else tx.live.from_python(folding.real(tx, cls, number.settled().value))
+    opened_number = opening.opened(number.guards, cls, (number,)) if cls in (int, float) else None
+    return (
+        opened_number
+        if opened_number is not None
+        else tx.live.from_python(folding.real(tx, cls, number.settled().value))
+    )
 
 
 @do.hash_key.rule(OpenNumber)

@@ -39,15 +39,15 @@ def advance_position(tx: Tracer, iterator: Position) -> Value | None:
     if iterator.at < 0:
         return None
     if isinstance(over, Items):
-        found = over.at(iterator.at) if iterator.at < over.count() else None
+        element = over.at(iterator.at) if iterator.at < over.count() else None
     elif isinstance(over, Const):
-        found = _item_of(tx.live, over.value, iterator.at)
+        element = _item_of(tx.live, over.value, iterator.at)
     elif isinstance(over, SetValue):
-        found = _of_set(tx, iterator, over)
+        element = _of_set(tx, iterator, over)
     else:
-        found = _of_view(tx, iterator)
-    iterator.at = -1 if found is None else iterator.at + 1
-    return found
+        element = _of_view(tx, iterator)
+    iterator.at = -1 if element is None else iterator.at + 1
+    return element
 
 
 def _of_set(tx: Tracer, iterator: Position, over: SetValue) -> Value | None:
@@ -59,8 +59,8 @@ def _of_set(tx: Tracer, iterator: Position, over: SetValue) -> Value | None:
         raise Break("tracer.mutation", "a set is changed during iteration")
     if iterator.keys is None:
         iterator.keys = list(set_store.in_order(tx, over))
-    found = iterator.keys[iterator.at] if iterator.at < len(iterator.keys) else None
-    return found if isinstance(found, Value) else None
+    element = iterator.keys[iterator.at] if iterator.at < len(iterator.keys) else None
+    return element if isinstance(element, Value) else None
 
 
 def _of_view(tx: Tracer, iterator: Position) -> Value | None:
@@ -174,7 +174,7 @@ def _item_of(live: Live, value: Any, at: int) -> Value | None:
 METHODS: dict[str, methods.Rule] = {"__length_hint__": _length_hint, "__setstate__": _set_state, **iterators.METHODS}
 _FIRST: type = type(iter([]))
 _DICTS: tuple[Any, ...] = ({}, collections.OrderedDict())
-_VIEWS = [view for made in _DICTS for view in (made.keys(), made.values(), made.items())]
+_VIEWS = [view for empty in _DICTS for view in (empty.keys(), empty.values(), empty.items())]
 _OVER: list[Any] = [[], (), "", "\u0100", b"", range(1), range(1 << 70), set(), collections.deque(), *_VIEWS]
 for _cls in dict.fromkeys([*map(type, map(iter, _OVER)), *map(type, map(reversed, [collections.deque(), *_VIEWS]))]):
     methods.declare(_cls, {name: row for name, row in METHODS.items() if name in vars(_cls)}, methods.PICKLED)

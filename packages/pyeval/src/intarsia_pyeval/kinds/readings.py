@@ -38,11 +38,11 @@ def _read(name: str) -> BuiltinCall:
         step = tx.checks.step()
         if step is None:
             raise Break("tracer.call", f"what time.{name}() shows must be known")
-        made = Reading(tx.guards, clock, (), kind, limits, step)
-        made.late = tx.extension.position() > 0
-        made.number = len(tx.effects.draws)
-        tx.effects.draw(made)
-        return made
+        reading = Reading(tx.guards, clock, (), kind, limits, step)
+        reading.late = tx.extension.position() > 0
+        reading.number = len(tx.effects.draws)
+        tx.effects.draw(reading)
+        return reading
 
     return handler
 
@@ -50,13 +50,13 @@ def _read(name: str) -> BuiltinCall:
 @do.binary.rule(Reading)
 def binary(tx: Tracer, reading: Reading, op: str, other: Value, swapped: bool) -> Value | None:
     """Know of the time between two readings of one clock that it isn't negative."""
-    found: Value | None = do.binary.rules[OpenNumber](tx, reading, op, other, swapped)
-    if op != "-" or not isinstance(other, Reading) or not isinstance(found, OpenNumber):
-        return found
+    difference: Value | None = do.binary.rules[OpenNumber](tx, reading, op, other, swapped)
+    if op != "-" or not isinstance(other, Reading) or not isinstance(difference, OpenNumber):
+        return difference
     first, second = (reading, other) if swapped else (other, reading)
-    if first.drawn_by is second.drawn_by is not time.time and first.number < second.number and found.limits:
-        found.limits = (found.limits[0] * 0, found.limits[1])
-    return found
+    if first.drawn_by is second.drawn_by is not time.time and first.number < second.number and difference.limits:
+        difference.limits = (difference.limits[0] * 0, difference.limits[1])
+    return difference
 
 
 def _clocks() -> dict[Any, BuiltinCall]:

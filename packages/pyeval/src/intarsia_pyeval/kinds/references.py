@@ -71,8 +71,8 @@ def get_attribute_builtin(tx: Tracer, function: Builtin, name: str) -> Value:
         return function
     if name == "__get__":
         return do.get_attribute.default(tx, function, name)
-    found = folding.real(tx, getattr, function.value, name)
-    return tx.live.wrap(found, None if function.source is None else tx.sources.attribute(function.source, name))
+    attribute = folding.real(tx, getattr, function.value, name)
+    return tx.live.wrap(attribute, None if function.source is None else tx.sources.attribute(function.source, name))
 
 
 @do.compare.rule(Builtin)

@@ -400,13 +400,13 @@ def _symmetric(mine: Elements, others: list[Elements]) -> Elements:
 
 def _chosen(mirror: Iterable[Any], elements: Elements, sources: Sequence[Elements]) -> Elements:
     """Return the elements with the one of several equal ones that the mirror has: 1, 1.0 and True are one key."""
-    found: Elements = {}
+    chosen: Elements = {}
     for key in mirror:
         item = elements[key]
         if isinstance(item, Const) and type(item.value) is not type(key):
             item = next((s[key] for s in sources if key in s and s[key].type() is type(key)), item)
-        found[key] = item
-    return found
+        chosen[key] = item
+    return chosen
 
 
 _WRITERS: dict[str, Callable[[Elements, list[Elements]], Elements]] = {

@@ -47,16 +47,18 @@ def get_item(tx: Tracer, sequence: Tuple, key: Value) -> Value:
 @do.truth.rule(Tuple)
 def truth(tx: Tracer, sequence: Tuple) -> bool:
     """Tell whether there are items, unless the class says otherwise."""
-    own = any(tx.classes.asks_python(sequence, name) for name in ("__bool__", "__len__"))
-    return asking.object_truth(tx, sequence) if own else sequences.truth(tx, sequence)
+    overridden = any(tx.classes.asks_python(sequence, name) for name in ("__bool__", "__len__"))
+    return asking.object_truth(tx, sequence) if overridden else sequences.truth(tx, sequence)
 
 
 @do.length.rule(Tuple)
 def length(tx: Tracer, sequence: Tuple) -> int:
     """Return the number of items, unless the class says otherwise."""
-    own = tx.classes.asks_python(sequence, "__len__")
+    overridden = tx.classes.asks_python(sequence, "__len__")
     return (
-        iteration.size_from(tx, special.special(tx, sequence, "__len__", [])) if own else sequences.length(tx, sequence)
+        iteration.size_from(tx, special.special(tx, sequence, "__len__", []))
+        if overridden
+        else sequences.length(tx, sequence)
     )
 
 
@@ -105,9 +107,9 @@ def call_method(tx: Tracer, sequence: Tuple, name: str, args: Sequence[Value], k
     """Call a method of tuple."""
     if name not in METHODS and tx.classes.asks_python(sequence, name):  # called past what the class overrides
         return do.call_method(tx, Tuple(sequence.items), name, args, keywords)
-    own = sequence.cls.__dict__.get(name)
-    if name not in METHODS and sequence.cls is not tuple and type(own) is types.MethodDescriptorType:
-        return folding.call_pure(tx, own, [sequence, *args], keywords)
+    method = sequence.cls.__dict__.get(name)
+    if name not in METHODS and sequence.cls is not tuple and type(method) is types.MethodDescriptorType:
+        return folding.call_pure(tx, method, [sequence, *args], keywords)
     return methods.call(tx, tuple, sequence, name, args, keywords)
 
 

@@ -30,8 +30,8 @@ def _warn(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     message, category = named.get("message"), named.get("category", ClassValue(UserWarning, None))
     level = named.get("stacklevel", Const(1))
     text: Any = message.value if isinstance(message, Const) else None
-    known = type(text) is str and isinstance(level, Const) and isinstance(category, ClassValue)
-    if not known or named.keys() - {*_NAMES[:3]}:
+    modelled = type(text) is str and isinstance(level, Const) and isinstance(category, ClassValue)
+    if not modelled or named.keys() - {*_NAMES[:3]}:
         raise Break("tracer.output", "a warning is given whose text or class isn't known")
     if any(action == "error" for action, *_ in warnings.filters):
         raise Break("tracer.output", "a warning is given, and some are errors")
@@ -42,8 +42,8 @@ def _warn(tx: Tracer, args: Sequence[Value], keywords: Keywords) -> Value:
     names = frame.globals.real
     if names is None:
         raise Break("tracer.output", "a warning is given in a frame whose globals aren't known")
-    made = Warned(text, cls, frame.code.co_filename, frame.at.line, names)
-    tx.effects.changed(made)
+    warning = Warned(text, cls, frame.code.co_filename, frame.at.line, names)
+    tx.effects.changed(warning)
     return Const(None)
 
 

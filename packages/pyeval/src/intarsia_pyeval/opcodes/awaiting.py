@@ -54,7 +54,7 @@ def _awaitable(frame: EvaluatedFrame, value: Value) -> Value:
         if value.started:
             raise Break("tracer.exception", "a coroutine is awaited again")
         return value
-    found = special(frame.tx, value, "__await__", [])
-    if isinstance(found, Coroutine) or frame.tx.classes.find(found.type(), "__next__") is None:
-        raise Break("tracer.exception", f"__await__ of {value.describe()} gives {found.describe()}")
-    return found
+    iterator = special(frame.tx, value, "__await__", [])
+    if isinstance(iterator, Coroutine) or frame.tx.classes.find(iterator.type(), "__next__") is None:
+        raise Break("tracer.exception", f"__await__ of {value.describe()} gives {iterator.describe()}")
+    return iterator

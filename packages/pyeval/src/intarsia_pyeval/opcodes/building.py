@@ -57,19 +57,19 @@ def build_set(frame: EvaluatedFrame, instruction: Instruction) -> None:
 def build_map(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Build a dict from alternating keys and values."""
     flat = frame.popn(2 * instruction.arg)
-    made = Dict()
+    mapping = Dict()
     for key, value in zip(flat[::2], flat[1::2], strict=True):
-        do.set_item(frame.tx, made, key, value)
-    frame.stack.append(made)
+        do.set_item(frame.tx, mapping, key, value)
+    frame.stack.append(mapping)
 
 
 def build_const_key_map(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Build a dict from values and a tuple of keys."""
     keys = iteration.unpack(frame.tx, frame.stack.pop())
-    made = Dict()
+    mapping = Dict()
     for key, value in zip(keys, frame.popn(instruction.arg), strict=True):
-        do.set_item(frame.tx, made, key, value)
-    frame.stack.append(made)
+        do.set_item(frame.tx, mapping, key, value)
+    frame.stack.append(mapping)
 
 
 def build_slice(frame: EvaluatedFrame, instruction: Instruction) -> None:
@@ -141,8 +141,8 @@ def dict_merge(frame: EvaluatedFrame, instruction: Instruction) -> None:
 def unpack_sequence(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Unpack exactly as many elements."""
     value = frame.stack.pop()
-    found = unpack_exactly(frame.tx, value, instruction.arg)
-    frame.stack.extend(reversed(found))
+    elements = unpack_exactly(frame.tx, value, instruction.arg)
+    frame.stack.extend(reversed(elements))
 
 
 def unpack_ex(frame: EvaluatedFrame, instruction: Instruction) -> None:
@@ -150,16 +150,16 @@ def unpack_ex(frame: EvaluatedFrame, instruction: Instruction) -> None:
     before, after = instruction.arg & 255, instruction.arg >> 8
     value = frame.stack.pop()
     if iteration.is_read_whole(frame.tx.classes, value):
-        found = iteration.unpack(frame.tx, value)
+        elements = iteration.unpack(frame.tx, value)
     else:
         iterator = do.iterate(frame.tx, value)
-        found = list(itertools.islice(iteration.elements_left(frame.tx, iterator), before))
-        found += iteration.taken(frame.tx, iterator) if len(found) == before else []
-    if len(found) < before + after:
-        wanted = f"expected at least {before + after}, got {len(found)}"
+        elements = list(itertools.islice(iteration.elements_left(frame.tx, iterator), before))
+        elements += iteration.taken(frame.tx, iterator) if len(elements) == before else []
+    if len(elements) < before + after:
+        wanted = f"expected at least {before + after}, got {len(elements)}"
         frame.tx.raising.error(ValueError, f"not enough values to unpack ({wanted})")
-    end = len(found) - after
-    frame.stack.extend(reversed([*found[:before], List(found[before:end]), *found[end:]]))
+    end = len(elements) - after
+    frame.stack.extend(reversed([*elements[:before], List(elements[before:end]), *elements[end:]]))
 
 
 def list_to_tuple(frame: EvaluatedFrame, instruction: Instruction) -> None:

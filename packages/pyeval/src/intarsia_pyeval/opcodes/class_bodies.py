@@ -38,9 +38,9 @@ def load_build_class(frame: EvaluatedFrame, instruction: Instruction) -> None:
 
 def load_name(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push a variable of the class, a global or a builtin."""
-    found = dict_store.find(frame.tx, _names(frame), instruction.value)
+    value = dict_store.find(frame.tx, _names(frame), instruction.value)
     frame.stack.append(
-        namespaces.global_or_builtin(frame.tx, frame.globals, instruction.value) if found is None else found
+        namespaces.global_or_builtin(frame.tx, frame.globals, instruction.value) if value is None else value
     )
 
 
@@ -77,9 +77,9 @@ def setup_annotations(frame: EvaluatedFrame, instruction: Instruction) -> None:
 
 def load_classderef(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push a variable of the class, or what a cell holds."""
-    found = dict_store.find(frame.tx, _names(frame), instruction.value)
-    if found is not None:
-        frame.stack.append(found)
+    value = dict_store.find(frame.tx, _names(frame), instruction.value)
+    if value is not None:
+        frame.stack.append(value)
     else:
         variables.load_deref(frame, instruction)
 
@@ -91,18 +91,18 @@ def load_locals(frame: EvaluatedFrame, instruction: Instruction) -> None:
 
 def load_from_dict_or_deref(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Replace a namespace by what it or a cell holds."""
-    found = _found(frame, frame.stack.pop(), instruction.value)
-    if found is not None:
-        frame.stack.append(found)
+    value = _found(frame, frame.stack.pop(), instruction.value)
+    if value is not None:
+        frame.stack.append(value)
     else:
         variables.load_deref(frame, instruction)
 
 
 def load_from_dict_or_globals(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Replace a namespace by what it, the globals or the builtins hold."""
-    found = _found(frame, frame.stack.pop(), instruction.value)
+    value = _found(frame, frame.stack.pop(), instruction.value)
     frame.stack.append(
-        namespaces.global_or_builtin(frame.tx, frame.globals, instruction.value) if found is None else found
+        namespaces.global_or_builtin(frame.tx, frame.globals, instruction.value) if value is None else value
     )
 
 

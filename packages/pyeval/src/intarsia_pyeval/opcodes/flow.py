@@ -112,9 +112,9 @@ def get_iter(frame: EvaluatedFrame, instruction: Instruction) -> None:
 
 def for_iter(frame: EvaluatedFrame, instruction: Instruction, skipped: int) -> None:
     """Push the next element, or drop the iterator and leave the loop."""
-    found = do.advance(frame.tx, frame.stack[-1])
-    if found is not None:
-        frame.stack.append(found)
+    element = do.advance(frame.tx, frame.stack[-1])
+    if element is not None:
+        frame.stack.append(element)
         return
     frame.stack.pop()
     frame.pc = instruction.target + skipped
@@ -148,13 +148,13 @@ def send(frame: EvaluatedFrame, instruction: Instruction, keep_receiver: bool) -
     receiver = frame.stack[-1]
     try:
         if is_none(value):
-            found = (
+            yielded = (
                 iteration.next_or_stop(frame.tx, receiver)
                 if not isinstance(receiver, Generator)
                 else generators.send(frame.tx, receiver, value)
             )
         else:
-            found = do.call(frame.tx, do.get_attribute(frame.tx, receiver, "send"), [value], {})
+            yielded = do.call(frame.tx, do.get_attribute(frame.tx, receiver, "send"), [value], {})
     except Raised as raised:
         if not raised.is_a(StopIteration):
             raise
@@ -164,4 +164,4 @@ def send(frame: EvaluatedFrame, instruction: Instruction, keep_receiver: bool) -
         frame.stack.append(result)
         frame.pc = instruction.target
         return
-    frame.stack.append(found)
+    frame.stack.append(yielded)

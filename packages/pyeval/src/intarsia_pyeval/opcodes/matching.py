@@ -30,7 +30,7 @@ def match_sequence(frame: EvaluatedFrame, instruction: Instruction) -> None:
 def match_keys(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push the values of keys, or None."""
     subject, keys = frame.stack[-2], frame.stack[-1]
-    found = []
+    values = []
     wanted = iteration.unpack(frame.tx, keys)
     if len({do.hash_key(frame.tx, key) for key in wanted}) != len(wanted):
         raise Break("tracer.exception", "a mapping pattern repeats a key")
@@ -38,8 +38,8 @@ def match_keys(frame: EvaluatedFrame, instruction: Instruction) -> None:
         if not do.contains(frame.tx, subject, key):
             frame.stack.append(NONE)
             return
-        found.append(do.get_item(frame.tx, subject, key))
-    frame.stack.append(Tuple(found))
+        values.append(do.get_item(frame.tx, subject, key))
+    frame.stack.append(Tuple(values))
 
 
 def match_class(frame: EvaluatedFrame, instruction: Instruction) -> None:

@@ -40,9 +40,9 @@ def load_attr(frame: EvaluatedFrame, instruction: Instruction) -> None:
 
 def load_method(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read a method that is called next."""
-    found = do.get_attribute(frame.tx, frame.stack.pop(), instruction.value)
+    method = do.get_attribute(frame.tx, frame.stack.pop(), instruction.value)
     frame.stack.append(NULL)
-    frame.stack.append(found)
+    frame.stack.append(method)
 
 
 def call(frame: EvaluatedFrame, instruction: Instruction) -> None:
@@ -72,16 +72,16 @@ def send(frame: EvaluatedFrame, instruction: Instruction) -> None:
 
 def make_function(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Make a function with defaults, annotations and a closure, as flags say."""
-    made = calls.make_function(frame, cast(CodeType, frame.stack.pop().as_python()))
+    function = calls.make_function(frame, cast(CodeType, frame.stack.pop().as_python()))
     if instruction.arg & 8:
-        made.closure = tuple(cast(Cell, cell) for cell in iteration.unpack(frame.tx, frame.stack.pop()))
+        function.closure = tuple(cast(Cell, cell) for cell in iteration.unpack(frame.tx, frame.stack.pop()))
     if instruction.arg & 4:
-        made.annotations = frame.stack.pop()
+        function.annotations = frame.stack.pop()
     if instruction.arg & 2:
-        made.keyword_defaults = cast(Dict, frame.stack.pop())
+        function.keyword_defaults = cast(Dict, frame.stack.pop())
     if instruction.arg & 1:
-        made.defaults = tuple(iteration.unpack(frame.tx, frame.stack.pop()))
-    frame.stack.append(made)
+        function.defaults = tuple(iteration.unpack(frame.tx, frame.stack.pop()))
+    frame.stack.append(function)
 
 
 def format_value(frame: EvaluatedFrame, instruction: Instruction) -> None:

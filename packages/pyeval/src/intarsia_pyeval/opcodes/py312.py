@@ -46,10 +46,10 @@ _PREP_RERAISE_STAR = 1  # of CALL_INTRINSIC_2
 
 def load_attr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read an attribute; with the flag, put the empty slot of a call below it."""
-    found = do.get_attribute(frame.tx, frame.stack.pop(), instruction.value)
+    attribute = do.get_attribute(frame.tx, frame.stack.pop(), instruction.value)
     if instruction.arg & 1:
         frame.stack.append(NULL)
-    frame.stack.append(found)
+    frame.stack.append(attribute)
 
 
 def super_attribute(frame: EvaluatedFrame, instruction: Instruction) -> Value:
@@ -62,10 +62,10 @@ def super_attribute(frame: EvaluatedFrame, instruction: Instruction) -> Value:
 
 def load_super_attr(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Read an attribute of `super()`; with the flag, put the empty slot of a call below it."""
-    found = super_attribute(frame, instruction)
+    attribute = super_attribute(frame, instruction)
     if instruction.arg & 1:
         frame.stack.append(NULL)
-    frame.stack.append(found)
+    frame.stack.append(attribute)
 
 
 def compare_op(frame: EvaluatedFrame, instruction: Instruction) -> None:

@@ -119,17 +119,17 @@ def make_function(frame: EvaluatedFrame, instruction: Instruction) -> None:
 
 def set_function_attribute(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Give a function its defaults, annotations or closure."""
-    value, made = frame.popn(2)
-    assert isinstance(made, MadeFunction)
+    value, function = frame.popn(2)
+    assert isinstance(function, MadeFunction)
     if instruction.arg == 8:
-        made.closure = tuple(cast(Cell, cell) for cell in iteration.unpack(frame.tx, value))
+        function.closure = tuple(cast(Cell, cell) for cell in iteration.unpack(frame.tx, value))
     elif instruction.arg == 4:
-        made.annotations = value
+        function.annotations = value
     elif instruction.arg == 2:
-        made.keyword_defaults = cast(Dict, value)
+        function.keyword_defaults = cast(Dict, value)
     else:
-        made.defaults = tuple(iteration.unpack(frame.tx, value))
-    frame.stack.append(made)
+        function.defaults = tuple(iteration.unpack(frame.tx, value))
+    frame.stack.append(function)
 
 
 def load_fast_load_fast(frame: EvaluatedFrame, instruction: Instruction) -> None:

@@ -70,15 +70,15 @@ def load_const(frame: EvaluatedFrame, instruction: Instruction) -> None:
 
 def load_fast(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push a local."""
-    found = frame.locals.get(instruction.value)
-    frame.stack.append(read_local(frame, instruction.value) if found is None or type(found) is Pending else found)
+    value = frame.locals.get(instruction.value)
+    frame.stack.append(read_local(frame, instruction.value) if value is None or type(value) is Pending else value)
 
 
 def read_local(frame: EvaluatedFrame, name: str) -> Value:
     """Return a local."""
-    found = frame.read(name)
-    if found is not None:
-        return found
+    value = frame.read(name)
+    if value is not None:
+        return value
     if name in frame.cells:  # 3.13 loads cells as if they were locals
         return frame.cells[name]
     frame.tx.raising.error(
@@ -99,10 +99,10 @@ def delete_fast(frame: EvaluatedFrame, instruction: Instruction) -> None:
 
 def load_global(frame: EvaluatedFrame, instruction: Instruction) -> None:
     """Push a global or builtin, below it the empty slot of a call."""
-    found = namespaces.global_or_builtin(frame.tx, frame.globals, instruction.value)
+    value = namespaces.global_or_builtin(frame.tx, frame.globals, instruction.value)
     if instruction.arg & 1:
         frame.stack.append(NULL)
-    frame.stack.append(found)
+    frame.stack.append(value)
 
 
 def store_global(frame: EvaluatedFrame, instruction: Instruction) -> None:

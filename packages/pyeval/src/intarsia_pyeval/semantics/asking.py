@@ -48,10 +48,10 @@ def object_contains(tx: Tracer, owner: Value, item: Value) -> bool:
 def object_iterate(tx: Tracer, owner: Value) -> Value:
     """Model `iter` of an instance."""
     if tx.classes.find(owner.type(), "__iter__") is not None:
-        made = special.special(tx, owner, "__iter__", [])
-        if tx.classes.find(made.type(), "__next__") is None:
-            tx.raising.error(TypeError, f"iter() returned non-iterator of type '{made.type().__name__}'")
-        return made
+        iterator = special.special(tx, owner, "__iter__", [])
+        if tx.classes.find(iterator.type(), "__next__") is None:
+            tx.raising.error(TypeError, f"iter() returned non-iterator of type '{iterator.type().__name__}'")
+        return iterator
     if tx.classes.find(owner.type(), "__getitem__") is not None:
         return polyfill(tx, "sequence_iterator", [owner])
     raise Break("tracer.exception", f"{owner.describe()} isn't iterable")
@@ -59,8 +59,8 @@ def object_iterate(tx: Tracer, owner: Value) -> Value:
 
 def object_advance(tx: Tracer, owner: Object) -> Value | None:
     """Model `next` of an instance."""
-    found = tx.classes.find(owner.cls, "__next__")
-    if found is None or not isinstance(found[0], types.FunctionType):
+    definition = tx.classes.find(owner.cls, "__next__")
+    if definition is None or not isinstance(definition[0], types.FunctionType):
         raise Break("tracer.iterator", f"advancing {owner.describe()} isn't modelled")
     try:
         return special.special(tx, owner, "__next__", [])

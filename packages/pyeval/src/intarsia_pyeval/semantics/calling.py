@@ -59,10 +59,10 @@ _DISPATCH = functools.singledispatch(lambda _: None).dispatch.__code__
 
 def call_function(tx: Tracer, function: Function, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call an existing Python function."""
-    found = tx.extension.call_function(tx, function, args, keywords)
-    if found is not None:
+    answer = tx.extension.call_function(tx, function, args, keywords)
+    if answer is not None:
         function.guard_identity(tx.guards)
-        return found
+        return answer
     if function.code is _DISPATCH:
         return _dispatched(tx, function, *args)
     if function.code in _REPRS and len(args) == 1 and not keywords:
@@ -84,7 +84,7 @@ def _dispatched(tx: Tracer, function: Function, cls: Value) -> Value:
     cells = dict(zip(function.code.co_freevars, function_store.cells(tx, function), strict=True))
     registry = cell_store.content_of(tx, cells["registry"], "registry", free=True)
     real = registry.real if isinstance(registry, Dict) else None
-    if real is None or any(hasattr(known, "__abstractmethods__") for known in real):
+    if real is None or any(hasattr(each, "__abstractmethods__") for each in real):
         raise Break("tracer.call", f"{function.describe()} of singledispatch knows abstract classes")
     return polyfill(tx, "registered_for", [registry, cls])
 
@@ -109,9 +109,9 @@ def _represented(tx: Tracer, function: Function, owner: Value) -> Value:
 def call_builtin(tx: Tracer, function: Builtin, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call a callable written in C."""
     raw = function.value
-    found = tx.extension.call(tx, raw, args, keywords)
-    if found is not None:
-        return found
+    answer = tx.extension.call(tx, raw, args, keywords)
+    if answer is not None:
+        return answer
     handler = tx.callables.rules.get(raw)
     if handler is not None:
         return handler(tx, args, keywords)
@@ -149,10 +149,10 @@ def _call_cached(tx: Tracer, function: Builtin, args: Sequence[Value], keywords:
     elif given:
         body = tx.live.wrap(raw.__wrapped__, function.source and tx.sources.attribute(function.source, "__wrapped__"))
         before = tx.effects.changes
-        found = do.call(tx, body, args, keywords)
-        if tx.effects.changes != before or not isinstance(found, Const):
+        result = do.call(tx, body, args, keywords)
+        if tx.effects.changes != before or not isinstance(result, Const):
             raise Break("tracer.call", f"the cached {function.describe()} does more than compute a constant")
-        return found
+        return result
     filled = not args and not keywords and raw.cache_info().currsize > 0
     if not filled and not is_installed(raw):
         before = tx.effects.changes
@@ -197,9 +197,9 @@ def call_unbound(tx: Tracer, raw: Any, owner: Any, args: Sequence[Value], keywor
 def call_class(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Keywords) -> Value:
     """Model `cls(*args, **keywords)`."""
     raw = cls.value
-    found = tx.extension.call(tx, raw, args, keywords)
-    if found is not None:
-        return found
+    answer = tx.extension.call(tx, raw, args, keywords)
+    if answer is not None:
+        return answer
     handler = tx.callables.rules.get(raw)
     if handler is not None:
         return handler(tx, args, keywords)
@@ -240,8 +240,8 @@ def _combined_flags(cls: Any, value: Any) -> enum.Flag | None:
     """Return several members of an `enum.Flag` as one: making it keeps it in the class, as eager's call does."""
     if not issubclass(cls, enum.Flag) or type(value) is not int or cls._missing_.__func__ is not _MISSING_FLAG:
         return None
-    known = functools.reduce(operator.or_, (member.value for member in cls), 0)
-    return cls(value) if 0 <= value <= known and not value & ~known else None
+    all_bits = functools.reduce(operator.or_, (member.value for member in cls), 0)
+    return cls(value) if 0 <= value <= all_bits and not value & ~all_bits else None
 
 
 _MISSING_FLAG: Any = enum.Flag._missing_.__func__  # type: ignore[attr-defined]
@@ -259,14 +259,14 @@ def instantiate(tx: Tracer, cls: ClassValue, args: Sequence[Value], keywords: Ke
             if isinstance(maker[0], staticmethod)
             else tx.live.class_function(cls, raw, "__new__")
         )
-        made = do.call(tx, model, [cls, *args], keywords)
+        instance = do.call(tx, model, [cls, *args], keywords)
     else:
         tx.classes.rely_on_passing_over(cls, raw, maker[1], "__new__")
-        made = new_instance(tx, cls, function, args, keywords)
-    if not issubclass(made.type(), raw):
-        return made
-    initialise(tx, cls, made, args, keywords)
-    return made
+        instance = new_instance(tx, cls, function, args, keywords)
+    if not issubclass(instance.type(), raw):
+        return instance
+    initialise(tx, cls, instance, args, keywords)
+    return instance
 
 
 def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value], keywords: Keywords) -> Value:
@@ -301,36 +301,36 @@ def new_instance(tx: Tracer, cls: ClassValue, maker: Any, args: Sequence[Value],
     raise Break("tracer.call", f"making an instance of {cls.describe()} isn't modelled")
 
 
-def initialise(tx: Tracer, cls: ClassValue, made: Value, args: Sequence[Value], keywords: Keywords) -> None:
+def initialise(tx: Tracer, cls: ClassValue, instance: Value, args: Sequence[Value], keywords: Keywords) -> None:
     """Run the `__init__` of what was made by calling `cls`; nothing is run where that is `object`'s.
 
     Raises:
         Break: It is neither a Python function nor one of C's that is modelled.
     """
-    found = tx.classes.find(made.type(), "__init__")
-    assert found is not None
-    if isinstance(found[0], types.FunctionType):
-        owner = cls if made.type() is cls.value else tx.live.class_value(made.type())
-        answer = do.call(tx, tx.live.class_function(owner, made.type(), "__init__"), [made, *args], keywords)
+    definition = tx.classes.find(instance.type(), "__init__")
+    assert definition is not None
+    if isinstance(definition[0], types.FunctionType):
+        owner = cls if instance.type() is cls.value else tx.live.class_value(instance.type())
+        answer = do.call(tx, tx.live.class_function(owner, instance.type(), "__init__"), [instance, *args], keywords)
         if not is_none(answer):
             tx.raising.error(TypeError, f"__init__() should return None, not '{answer.type().__name__}'")
         return
-    tx.classes.rely_on_passing_over(cls, made.type(), found[1], "__init__")
-    if found[0] is object.__init__:
+    tx.classes.rely_on_passing_over(cls, instance.type(), definition[1], "__init__")
+    if definition[0] is object.__init__:
         if args or keywords:
-            check_no_arguments(tx.classes, made.type(), "__init__", "__new__")
-    elif isinstance(found[0], types.WrapperDescriptorType):
-        if isinstance(made, Object):
-            do.call_native(tx, made, found[0], "__init__", args, keywords)
+            check_no_arguments(tx.classes, instance.type(), "__init__", "__new__")
+    elif isinstance(definition[0], types.WrapperDescriptorType):
+        if isinstance(instance, Object):
+            do.call_native(tx, instance, definition[0], "__init__", args, keywords)
     else:
-        raise Break("tracer.call", f"__init__ of {cls.describe()} is a {type(found[0]).__name__}")
+        raise Break("tracer.call", f"__init__ of {cls.describe()} is a {type(definition[0]).__name__}")
 
 
 def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Keywords) -> Value:
     """Call an instance."""
-    found = tx.extension.call_object(tx, callee, args, keywords)
-    if found is not None:
-        return found
+    answer = tx.extension.call_object(tx, callee, args, keywords)
+    if answer is not None:
+        return answer
     method = tx.classes.find(callee.cls, "__call__")
     if method is None:
         raise Break("tracer.exception", f"{callee.describe()} isn't callable")
@@ -340,24 +340,24 @@ def call_object(tx: Tracer, callee: Object, args: Sequence[Value], keywords: Key
         return _call_reference(tx, callee)
     if issubclass(type(callee.value), (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
         return call_getter(tx, callee.value, args)
-    found = tx.extension.call_marked(tx, callee, args, keywords)
-    if found is None:
+    answer = tx.extension.call_marked(tx, callee, args, keywords)
+    if answer is None:
         raise Break("tracer.call", f"calling {callee.describe()} isn't modelled")
-    return found
+    return answer
 
 
 def _call_reference(tx: Tracer, callee: Object) -> Value:
     """Call a weak reference: what it refers to is found by calling it again."""
-    found = callee.value()
-    if found is not None:
-        tx.effects.check_alive(found)
-    if found is not None and tx.live.known(found) is None:
+    referent = callee.value()
+    if referent is not None:
+        tx.effects.check_alive(referent)
+    if referent is not None and tx.live.known(referent) is None:
         if type(callee.value) is not weakref.ref or callee.source is None:
             raise Break("tracer.call", "a weak reference to something unknown is called")
-        return tx.live.wrap(found, tx.sources.referent(callee.source))
+        return tx.live.wrap(referent, tx.sources.referent(callee.source))
     if callee.source is not None:
         tx.guards.add(IdentityGuard, callee.source, callee.value)
-    return tx.live.wrap(found, None)
+    return tx.live.wrap(referent, None)
 
 
 def call_getter(tx: Tracer, getter: Any, args: Sequence[Value]) -> Value:
@@ -369,15 +369,15 @@ def call_getter(tx: Tracer, getter: Any, args: Sequence[Value]) -> Value:
         name, *rest = (*made_by.args, *parts) if made_by is not type(getter) else parts
         return do.call(tx, do.get_attribute(tx, args[0], name), [tx.live.from_python(part) for part in rest], keywords)
     if isinstance(getter, operator.itemgetter) and len(args) == 1:
-        found = [do.get_item(tx, args[0], tx.live.from_python(part)) for part in parts]
+        parts_read = [do.get_item(tx, args[0], tx.live.from_python(part)) for part in parts]
     elif isinstance(getter, operator.attrgetter) and len(args) == 1:
-        found = [
+        parts_read = [
             functools.reduce(lambda value, name: do.get_attribute(tx, value, name), part.split("."), args[0])
             for part in parts
         ]
     else:
         raise Break("tracer.call", f"calling a {type(getter).__name__} isn't modelled")
-    return found[0] if len(found) == 1 else Tuple(found)
+    return parts_read[0] if len(parts_read) == 1 else Tuple(parts_read)
 
 
 _LRU_WRAPPER = type(functools.lru_cache(lambda: None))

@@ -68,26 +68,26 @@ def class_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:
     if name in _CLASS_FACTS:
         if isinstance(owner, MadeClass):
             return tx.live.from_python(folding.real(tx, getattr, cls, name))
-        known = is_trusted(cls.__module__) or name not in _MAY_BE_SET
-        return tx.live.wrap(folding.real(tx, getattr, cls, name), None if known else attribute_source(tx, owner, name))
+        fixed = is_trusted(cls.__module__) or name not in _MAY_BE_SET
+        return tx.live.wrap(folding.real(tx, getattr, cls, name), None if fixed else attribute_source(tx, owner, name))
     if name == "__dict__":
         return tx.live.wrap(cls.__dict__, attribute_source(tx, owner, name))
     if _comes_first(tx.classes, type(cls), name):
         return _metaclass_attribute(tx, owner, name)
     if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
         return tx.live.wrap(cls.__members__[name], attribute_source(tx, owner, name))
-    found = tx.classes.find(cls, name)
-    if found is not None:
-        return _bound_to_class(tx, owner, cls, name, found[0])
+    definition = tx.classes.find(cls, name)
+    if definition is not None:
+        return _bound_to_class(tx, owner, cls, name, definition[0])
     return _metaclass_attribute(tx, owner, name)
 
 
 def _comes_first(classes: Classes, metaclass: Any, name: str) -> bool:
     """Tell whether a descriptor that a metaclass of the program's own has goes before what the class holds."""
-    found = None if metaclass in (type, enum.EnumMeta) else classes.find(metaclass, name)
-    if found is None or metaclass.__mro__[found[1]] in (type, object, enum.EnumMeta):
+    definition = None if metaclass in (type, enum.EnumMeta) else classes.find(metaclass, name)
+    if definition is None or metaclass.__mro__[definition[1]] in (type, object, enum.EnumMeta):
         return False
-    return is_data_descriptor(found[0])
+    return is_data_descriptor(definition[0])
 
 
 def _bound_to_class(tx: Tracer, owner: ClassValue, cls: Any, name: str, raw: Any) -> Value:
@@ -120,16 +120,20 @@ def _bound_to_class(tx: Tracer, owner: ClassValue, cls: Any, name: str, raw: Any
 def _metaclass_attribute(tx: Tracer, owner: ClassValue, name: str) -> Value:
     """Look in the metaclass."""
     cls = owner.value
-    found = tx.classes.find(type(cls), name)
-    if found is not None and isinstance(found[0], types.FunctionType):
+    definition = tx.classes.find(type(cls), name)
+    if definition is not None and isinstance(definition[0], types.FunctionType):
         return BoundMethod(tx.live.class_function(_metaclass(tx, owner), type(cls), name), owner)
-    if found is not None and type(found[0]) is property and isinstance(found[0].fget, types.FunctionType):
+    if (
+        definition is not None
+        and type(definition[0]) is property
+        and isinstance(definition[0].fget, types.FunctionType)
+    ):
         return do.call(tx, tx.live.class_function(_metaclass(tx, owner), type(cls), name, "fget"), [owner], {})
-    if found is not None and isinstance(found[0], _C_DESCRIPTORS):
+    if definition is not None and isinstance(definition[0], _C_DESCRIPTORS):
         return (
             BoundBuiltin(owner, name) if name in ("mro", "__subclasses__") else tx.live.wrap(getattr(cls, name), None)
         )
-    if found is not None or hasattr(type(cls), "__getattr__"):
+    if definition is not None or hasattr(type(cls), "__getattr__"):
         raise Break("tracer.attribute", f"{name!r} of {owner.describe()} is looked up by its metaclass")
     if owner.source is not None:
         tx.guards.add(HasAttributeGuard, owner.source, name, False)
@@ -146,13 +150,13 @@ def _metaclass(tx: Tracer, owner: ClassValue) -> ClassValue:
 
 def class_attribute_for(tx: Tracer, owner: Value, cls: Any, name: str) -> Value:
     """Model an attribute that an instance without own state finds in its class."""
-    found = tx.classes.find(cls, name)
+    definition = tx.classes.find(cls, name)
     if name == "__class__":
         return tx.live.wrap(cls, None)
-    if found is None:
+    if definition is None:
         tx.classes.rely_on_absence(owner, cls, name)
         tx.raising.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
-    return lookup.bound_to_instance(tx, owner, cls, name, found[0])
+    return lookup.bound_to_instance(tx, owner, cls, name, definition[0])
 
 
 def class_item(tx: Tracer, owner: ClassValue, key: Value) -> Value:
@@ -160,8 +164,8 @@ def class_item(tx: Tracer, owner: ClassValue, key: Value) -> Value:
     cls = owner.value
     if isinstance(cls, enum.EnumMeta):
         return tx.live.wrap(folding.real(tx, cls.__getitem__, key.as_python()), None)
-    found = tx.classes.find(cls, "__class_getitem__")
-    if found is not None and is_trusted(cls.__module__):
+    definition = tx.classes.find(cls, "__class_getitem__")
+    if definition is not None and is_trusted(cls.__module__):
         return tx.live.wrap(folding.real(tx, lambda: cls[_type_argument(tx, key)]), None)
     raise Break("tracer.operator", f"subscripting {owner.describe()} isn't modelled")
 
@@ -170,9 +174,9 @@ def _type_argument(tx: Tracer, key: Value) -> Any:
     """Return what a generic class is subscripted with."""
     if isinstance(key, Tuple):
         return tuple(_type_argument(tx, item) for item in key.items)
-    found = key.identity()
-    if isinstance(key, Object) and found is not None and type(found).__module__ == "typing":
-        return found
+    argument = key.identity()
+    if isinstance(key, Object) and argument is not None and type(argument).__module__ == "typing":
+        return argument
     return operators.index(tx, key)
 
 
@@ -217,9 +221,9 @@ def module_attribute(tx: Tracer, owner: ModuleValue, name: str) -> Value:
     module = owner.value
     pending = tx.live.known(module.__dict__)
     if isinstance(pending, Globals) and not pending.frame:
-        found = dict_store.find(tx, pending, name)
-        if found is not None:
-            return found
+        pending_value = dict_store.find(tx, pending, name)
+        if pending_value is not None:
+            return pending_value
     if name not in module.__dict__:
         return _lazy_module_attribute(tx, owner, name)
     value = module.__dict__[name]
@@ -313,7 +317,7 @@ def _bound_by_super(tx: Tracer, owner: Super, bound: Value, cls: Any, base: Any,
 
 def _base_class(tx: Tracer, bound: Value, cls: Any, base: Any) -> ClassValue:
     """Return the model of a base class of an object's class."""
-    made = tx.live.known(base)
-    if isinstance(made, MadeClass):
-        return made
+    model = tx.live.known(base)
+    if isinstance(model, MadeClass):
+        return model
     return ClassValue(base, tx.classes.place_in_order(bound, cls, cls.__mro__.index(base)))

@@ -75,15 +75,15 @@ def class_of(tx: Tracer, given: Any, name: str, bases: Sequence[Any], names: Dic
     if cell is not None:
         real["__classcell__"] = types.CellType()
     given = {key: stand_ins.stand_in(tx, value) for key, value in keywords.items()}
-    made = _real(f"class {name}", lambda: meta(name, tuple(bases), real, **given))
+    stand_in = _real(f"class {name}", lambda: meta(name, tuple(bases), real, **given))
     annotations = entries.get("__annotations__")
-    if annotations is not None and "__annotations__" in vars(made):
-        tx.live.adopt(vars(made)["__annotations__"], annotations)
+    if annotations is not None and "__annotations__" in vars(stand_in):
+        tx.live.adopt(vars(stand_in)["__annotations__"], annotations)
     loads = tuple(tx.live.wrap(base, None) for base in bases)
     prepared = isinstance(names, Names) and names.prepared is not None
     recipe = Recipe(meta, (Const(name), Tuple(loads)), keywords, entries, prepared, cell)
-    model = MadeClass(made, recipe)
-    _adopt(tx, made, model)
+    model = MadeClass(stand_in, recipe)
+    _adopt(tx, stand_in, model)
     if cell is not None:
         cell_store.fill(tx.effects, cell, model)
     return model
@@ -105,10 +105,10 @@ def made_by(
     real_args = [stand_ins.whole_stand_in(tx, arg) for arg in args]
     real_keywords = {key: stand_ins.whole_stand_in(tx, value) for key, value in keywords.items()}
     name = getattr(maker, "__name__", repr(maker))
-    made = _real(name, lambda: maker(*real_args, **real_keywords))
+    stand_in = _real(name, lambda: maker(*real_args, **real_keywords))
     recipe = Recipe(maker, tuple(args), keywords)
-    model = MadeClass(made, recipe) if isinstance(made, type) else Made(made, recipe)
-    _adopt(tx, made, model)
+    model = MadeClass(stand_in, recipe) if isinstance(stand_in, type) else Made(stand_in, recipe)
+    _adopt(tx, stand_in, model)
     return model
 
 
@@ -118,12 +118,12 @@ def decorate(tx: Tracer, decorator: Any, cls: MadeClass, keywords: Keywords) -> 
     unhashable = [held for held in map(_default, vars(cls.value).values()) if held is not None]
     if any(held.model.type().__hash__ is None for held in unhashable):
         raise Break("tracer.exception", f"a default of {cls.describe()} is mutable")
-    made = _real(decorator.__name__, lambda: decorator(cls.value, **given))
+    stand_in = _real(decorator.__name__, lambda: decorator(cls.value, **given))
     tx.classes.forget()
     tx.effects.advanced()
-    if made is not cls.value:
-        model = MadeClass(made, Recipe(decorator, (cls,), keywords))
-        _adopt(tx, made, model)
+    if stand_in is not cls.value:
+        model = MadeClass(stand_in, Recipe(decorator, (cls,), keywords))
+        _adopt(tx, stand_in, model)
         return model
     cls.changes.append((decorator, keywords))
     stand_in_store.note_parts(tx, cls)
@@ -135,12 +135,12 @@ def _default(raw: Any) -> Held | None:
     return stand_ins.held_in(getattr(raw, "default", raw))
 
 
-def _adopt(tx: Tracer, made: Any, model: Made | MadeClass) -> None:
+def _adopt(tx: Tracer, stand_in: Any, model: Made | MadeClass) -> None:
     """Know a stand-in from here on."""
-    tx.live.adopt(made, model)
+    tx.live.adopt(stand_in, model)
     tx.live.stand_ins.used = True
     if isinstance(model, MadeClass):
-        tx.lookups.note_made(made)
+        tx.lookups.note_made(stand_in)
         stand_in_store.note_parts(tx, model)
 
 
@@ -170,25 +170,25 @@ def _real(what: str, function: Callable[[], Any]) -> Any:
 
 def _base(tx: Tracer, base: Value) -> Any:
     """Return a base as it is given: a class, or a generic alias or function of `typing` that stands for some."""
-    found = base.value if isinstance(base, (ClassValue, MadeClass)) else base.identity()
-    known = isinstance(found, type) or is_trusted(getattr(type(found), "__module__", None))
-    if found is None or not known or (not is_trusted(getattr(found, "__module__", "")) and not isinstance(found, type)):
+    real = base.value if isinstance(base, (ClassValue, MadeClass)) else base.identity()
+    accepted = isinstance(real, type) or is_trusted(getattr(type(real), "__module__", None))
+    if real is None or not accepted or (not is_trusted(getattr(real, "__module__", "")) and not isinstance(real, type)):
         raise Break("tracer.call", f"{base.describe()} is the base of a class")
-    return found
+    return real
 
 
 def _metaclass(tx: Tracer, bases: Sequence[Any], given: Value | None) -> Any:
     """Return the metaclass, the most derived of all."""
     if given is not None and not isinstance(given, ClassValue):
         raise Break("tracer.call", f"a class is made by {given.describe()}")
-    found: Any = given.value if given is not None else type
+    chosen: Any = given.value if given is not None else type
     for meta in (type(base) for base in bases):
-        found = meta if issubclass(meta, found) else found
-        if not issubclass(found, meta):
+        chosen = meta if issubclass(meta, chosen) else chosen
+        if not issubclass(chosen, meta):
             raise Break("tracer.exception", "the metaclasses of a class's bases don't go together")
-    if found not in _METACLASSES:
-        raise Break("tracer.call", f"a class is made whose metaclass {found.__qualname__} may run code")
-    return found
+    if chosen not in _METACLASSES:
+        raise Break("tracer.call", f"a class is made whose metaclass {chosen.__qualname__} may run code")
+    return chosen
 
 
 def _namespace(tx: Tracer, entries: Mapping[str, Value], prepared: Any) -> Any:

@@ -42,9 +42,9 @@ def make_group(tx: Tracer, cls: Any, args: Sequence[Value]) -> Object:
         raise Break("tracer.exception", f"{cls.__name__} takes at least one exception, and nothing else")
     if not plain and issubclass(cls, Exception):
         raise Break("tracer.exception", f"{cls.__name__} can't hold exceptions that only BaseException catches")
-    made = Object(ExceptionGroup if plain and cls is BaseExceptionGroup else cls, base=Tuple(args), birth=tx.steps.now)
-    made.read["exceptions"] = Tuple(inside)
-    return made
+    group = Object(ExceptionGroup if plain and cls is BaseExceptionGroup else cls, base=Tuple(args), birth=tx.steps.now)
+    group.read["exceptions"] = Tuple(inside)
+    return group
 
 
 def message_of(group: Value) -> Value:
@@ -59,10 +59,10 @@ def exceptions_of(group: Value) -> Sequence[Value]:
     Raises:
         Break: It existed before the call.
     """
-    found = group.read.get("exceptions") if isinstance(group, Object) else None
-    if not isinstance(found, Tuple):
+    exceptions = group.read.get("exceptions") if isinstance(group, Object) else None
+    if not isinstance(exceptions, Tuple):
         raise Break("tracer.exception", f"{group.describe()} was made before the call")
-    return found.items
+    return exceptions.items
 
 
 def match_group(tx: Tracer, raised: Value, wanted: Value) -> tuple[Value, Value]:
@@ -97,17 +97,17 @@ def _subset(tx: Tracer, group: Value, inside: Sequence[Value]) -> Value | None:
     assert isinstance(group, Object)
     derive = tx.classes.find(group.cls, "derive")
     if derive is None or derive[0] is not vars(BaseExceptionGroup)["derive"]:
-        made = do.call(tx, do.get_attribute(tx, group, "derive"), [List(inside)], {})
+        part = do.call(tx, do.get_attribute(tx, group, "derive"), [List(inside)], {})
     else:
-        made = make_group(tx, BaseExceptionGroup, [message_of(group), List(inside)])
-    assert isinstance(made, Object)
+        part = make_group(tx, BaseExceptionGroup, [message_of(group), List(inside)])
+    assert isinstance(part, Object)
     if "__notes__" in group.written:
         raise Break("tracer.exception", "a group of exceptions that has notes is split")
     for name in _KEPT:
         if name in group.written:
-            made.written[name] = group.written[name]
-    tx.raising.parts[made] = tx.raising.parts.get(group, group)
-    return made
+            part.written[name] = group.written[name]
+    tx.raising.parts[part] = tx.raising.parts.get(group, group)
+    return part
 
 
 def reraised(tx: Tracer, raised: Value, results: Value) -> Value:
@@ -121,8 +121,8 @@ def reraised(tx: Tracer, raised: Value, results: Value) -> Value:
     rest, _ = split(tx, raised, lambda item: not is_group(item) and item in kept)
     if len(kept) == len(set(_leaves(raised))) and again:
         rest = raised
-    found = [*fresh, *([rest] if rest is not None else [])]
-    return found[0] if len(found) == 1 else make_group(tx, BaseExceptionGroup, [Const(""), List(found)])
+    exceptions = [*fresh, *([rest] if rest is not None else [])]
+    return exceptions[0] if len(exceptions) == 1 else make_group(tx, BaseExceptionGroup, [Const(""), List(exceptions)])
 
 
 def _leaves(raised: Value) -> list[Value]:

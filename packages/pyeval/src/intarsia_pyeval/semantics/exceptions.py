@@ -37,8 +37,8 @@ def matches_exception(classes: Classes, value: Value, wanted: Value) -> bool:
         if not isinstance(cls, ClassValue) or BaseException not in cls.value.__mro__:
             raise Break("tracer.exception", "an except clause names something that isn't an exception class")
     kind = value.type()
-    found = [c.value for c in named if isinstance(c, ClassValue) and classes.is_subclass(kind, c.value)]
-    return any(cls in kind.__mro__ for cls in found)  # who is only registered isn't caught
+    classes_named = [c.value for c in named if isinstance(c, ClassValue) and classes.is_subclass(kind, c.value)]
+    return any(cls in kind.__mro__ for cls in classes_named)  # who is only registered isn't caught
 
 
 def raise_statement(tx: Tracer, parts: Sequence[Value]) -> NoReturn:
@@ -48,13 +48,13 @@ def raise_statement(tx: Tracer, parts: Sequence[Value]) -> NoReturn:
         if handled is None:
             tx.raising.error(RuntimeError, "No active exception to reraise")
         raise Raised(handled)
-    made = exception_to_raise(tx, parts[0], parts[0])
-    assert isinstance(made, Object)
-    if made.existing:
+    exception = exception_to_raise(tx, parts[0], parts[0])
+    assert isinstance(exception, Object)
+    if exception.existing:
         raise Break("tracer.exception", "an exception made before the call is raised")
     tx.effects.advanced()
     if len(parts) > 1:
         cause = parts[1]
-        made.written["__cause__"] = cause if cause is NONE else exception_to_raise(tx, cause, cause)
-        made.written["__suppress_context__"] = Const(True)
-    tx.raising.throw_made(made)
+        exception.written["__cause__"] = cause if cause is NONE else exception_to_raise(tx, cause, cause)
+        exception.written["__suppress_context__"] = Const(True)
+    tx.raising.throw_made(exception)

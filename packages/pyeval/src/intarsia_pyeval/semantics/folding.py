@@ -34,9 +34,9 @@ def real(tx: Tracer, function: Callable[..., Any], *args: Any, **keywords: Any) 
 
 def call_pure(tx: Tracer, function: Any, args: Sequence[Value], keywords: Keywords) -> Value:
     """Run a function without effects while tracing, if all its arguments are known, or are numbers that it can take."""
-    found = opened(tx.guards, function, args) if not keywords else None
-    if found is not None:
-        return found
+    number = opened(tx.guards, function, args) if not keywords else None
+    if number is not None:
+        return number
     try:
         real_args = [a.as_python() for a in args]
         real_keywords = {k: v.as_python() for k, v in keywords.items()}

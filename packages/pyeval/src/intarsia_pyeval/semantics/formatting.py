@@ -99,8 +99,8 @@ def _has_own_text(classes: Classes, value: Value, name: str) -> bool:
     """Tell whether the user's class of a named tuple says how it is written."""
     if not isinstance(value, Tuple) or not classes.asks_python(value, name):
         return False
-    found = classes.find(value.cls, name)
-    return found is not None and not is_trusted(found[0].__globals__.get("__name__", ""))
+    definition = classes.find(value.cls, name)
+    return definition is not None and not is_trusted(definition[0].__globals__.get("__name__", ""))
 
 
 def printable(tx: Tracer, value: Value) -> Any:
@@ -129,8 +129,8 @@ def printable(tx: Tracer, value: Value) -> Any:
 
 def object_text(tx: Tracer, value: Value, name: str) -> Value:
     """Ask `__str__` or `__repr__` of an instance."""
-    found = tx.classes.find(value.type(), name)
-    raw = found[0] if found else None
+    definition = tx.classes.find(value.type(), name)
+    raw = definition[0] if definition else None
     member = value.identity()
     if issubclass(type(member), enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
         return Const(str(member) if name == "__str__" else repr(member))
@@ -193,8 +193,8 @@ def format_value(tx: Tracer, value: Value, conversion: int, spec: Value | None) 
 
 def _object_format(tx: Tracer, value: Object, spec: str) -> Value:
     """Ask `__format__` of an instance."""
-    found = tx.classes.find(value.cls, "__format__")
-    raw = found[0] if found else None
+    definition = tx.classes.find(value.cls, "__format__")
+    raw = definition[0] if definition else None
     if issubclass(type(value.value), enum.Enum) and getattr(raw, "__module__", "enum") == "enum":
         return Const(folding.real(tx, format, value.value, spec))
     if raw is object.__format__ and not spec:
@@ -207,9 +207,9 @@ def _object_format(tx: Tracer, value: Object, spec: str) -> Value:
 
 def format_string(tx: Tracer, text: str, args: Sequence[Value], keywords: Keywords) -> Value:
     """Model `str.format` with arguments that aren't all atoms."""
-    made = texts.formatted(tx.guards, Const(text), args, keywords)
-    if made is not None:
-        return made
+    formatted = texts.formatted(tx.guards, Const(text), args, keywords)
+    if formatted is not None:
+        return formatted
     real_args = [_formattable(tx, arg) for arg in args]
     real_keywords = {name: _formattable(tx, value) for name, value in keywords.items()}
     return Const(folding.real(tx, text.format, *real_args, **real_keywords))
@@ -217,9 +217,9 @@ def format_string(tx: Tracer, text: str, args: Sequence[Value], keywords: Keywor
 
 def percent_format(tx: Tracer, text: str, value: Value) -> Value:
     """Model `text % value`."""
-    made = texts.by_percent(tx.guards, text, value.items if isinstance(value, Tuple) else [value])
-    if made is not None:
-        return made
+    formatted = texts.by_percent(tx.guards, text, value.items if isinstance(value, Tuple) else [value])
+    if formatted is not None:
+        return formatted
     if isinstance(value, Tuple):
         return Const(folding.real(tx, lambda: text % tuple(_formattable(tx, item) for item in value.items)))
     shown = _formattable(tx, value)

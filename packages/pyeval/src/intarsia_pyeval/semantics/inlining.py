@@ -38,8 +38,8 @@ def inline(tx: Tracer, function: PythonFunction, args: Sequence[Value], keywords
     if code.co_flags & inspect.CO_GENERATOR:
         return Generator(frame, tx.steps.now)
     if code.co_flags & inspect.CO_COROUTINE:
-        made = Coroutine(frame, tx.steps.now)
-        tx.frames.coroutines.append(made)
-        return made
+        coroutine = Coroutine(frame, tx.steps.now)
+        tx.frames.coroutines.append(coroutine)
+        return coroutine
     tx.frames.spend(10)
     return tx.frames.run(frame)

@@ -47,17 +47,17 @@ _NO_MAPPINGS = (Const, Items, SetValue, DictView, Position)
 
 def iterator_over(tx: Tracer, value: Value) -> Position:
     """Return an iterator over a sequence, atom, set or dict view."""
-    made = Position(value, tx.steps.now)
-    position_store.begin(tx, made)
-    return made
+    position = Position(value, tx.steps.now)
+    position_store.begin(tx, position)
+    return position
 
 
 def next_or_stop(tx: Tracer, iterator: Value) -> Value:
     """Model `next(iterator)`."""
-    found = do.advance(tx, iterator)
-    if found is None:
+    element = do.advance(tx, iterator)
+    if element is None:
         tx.raising.throw(StopIteration, [])
-    return found
+    return element
 
 
 def unpack(tx: Tracer, value: Value) -> list[Value]:
@@ -175,14 +175,14 @@ def keyword_pairs(keywords: Keywords) -> list[tuple[Hashable, Value, Value]]:
 def unpack_exactly(tx: Tracer, value: Value, count: int) -> list[Value]:
     """Return exactly `count` elements."""
     if is_read_whole(tx.classes, value):
-        found = unpack(tx, value)
+        elements = unpack(tx, value)
     else:
-        found = []
+        elements = []
         iterator = do.iterate(tx, value)
-        while len(found) <= count and (element := do.advance(tx, iterator)) is not None:
-            found.append(element)
-    if len(found) > count:
+        while len(elements) <= count and (element := do.advance(tx, iterator)) is not None:
+            elements.append(element)
+    if len(elements) > count:
         tx.raising.error(ValueError, f"too many values to unpack (expected {count})")
-    if len(found) < count:
-        tx.raising.error(ValueError, f"not enough values to unpack (expected {count}, got {len(found)})")
-    return found
+    if len(elements) < count:
+        tx.raising.error(ValueError, f"not enough values to unpack (expected {count}, got {len(elements)})")
+    return elements

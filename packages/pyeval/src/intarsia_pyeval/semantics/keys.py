@@ -31,8 +31,8 @@ def evaluated_key(tx: Tracer, owner: Object) -> Hashable:
     Raises:
         Break: Its hash isn't one of a function of the program's, isn't known, or has effects.
     """
-    found = tx.classes.find(owner.cls, "__hash__")
-    if found is None or not isinstance(found[0], types.FunctionType):
+    definition = tx.classes.find(owner.cls, "__hash__")
+    if definition is None or not isinstance(definition[0], types.FunctionType):
         raise Break("tracer.hashing", f"{owner.describe()} is used as a key")
     before = tx.effects.changes
     answer = special.special(tx, owner, "__hash__", [])
@@ -67,8 +67,8 @@ def check_existing(key: Hashable) -> None:
 @functools.lru_cache(maxsize=1024)
 def _is_frozen_dataclass(cls: Any) -> bool:
     """Tell whether a class hashes and compares as `dataclass(frozen=True)` wrote it."""
-    made = vars(cls).get("__dataclass_params__")
-    if made is None or not (made.frozen and made.eq):
+    parameters = vars(cls).get("__dataclass_params__")
+    if parameters is None or not (parameters.frozen and parameters.eq):
         return False
     fields = [(f.name, object, dataclasses.field(hash=f.hash, compare=f.compare)) for f in dataclasses.fields(cls)]
     other = dataclasses.make_dataclass("Written", fields, frozen=True)

@@ -56,9 +56,9 @@ _SAFE_HASHES = frozenset(
 
 def object_attribute(tx: Tracer, owner: Object, name: str) -> Value:
     """Model an attribute of an instance, `__getattribute__` and `__getattr__` included."""
-    found = tx.extension.attribute(tx, owner, name)
-    if found is not None:
-        return found
+    answer = tx.extension.attribute(tx, owner, name)
+    if answer is not None:
+        return answer
     getter = tx.classes.find(owner.cls, "__getattribute__")
     if getter is None or is_native(getter[0], "__getattribute__"):
         return plain_attribute(tx, owner, name)
@@ -83,24 +83,24 @@ def plain_attribute(tx: Tracer, owner: Object, name: str, fallback: bool = True)
         return InstanceDict(owner)
     if issubclass(type(owner.value), enum.Enum) and name in ("name", "value", "_name_", "_value_"):
         return tx.live.wrap(folding.real(tx, getattr, owner.value, name), _place_in_member(tx, owner, name))
-    found = tx.classes.find(cls, name)
-    raw = found[0] if found else None
-    if found is not None and is_data_descriptor(raw):
+    definition = tx.classes.find(cls, name)
+    raw = definition[0] if definition else None
+    if definition is not None and is_data_descriptor(raw):
         return _from_data_descriptor(tx, owner, name, raw)
-    own = instance_store.instance_attribute(tx, owner, name)
-    if own is not None:
-        return own
-    if found is not None:
+    entry = instance_store.instance_attribute(tx, owner, name)
+    if entry is not None:
+        return entry
+    if definition is not None:
         return bound_to_instance(tx, owner, cls, name, raw)
     return _missing(tx, owner, name, fallback)
 
 
 def _place_in_member(tx: Tracer, owner: Object, name: str) -> Source | None:
     """Return where the value of an enumeration's member is found: it may be set, though in no library's."""
-    own = instance_store.real_dict(owner.value) or {}
+    entries = instance_store.real_dict(owner.value) or {}
     if owner.source is None or is_trusted(owner.cls.__module__) or name not in ("value", "_value_"):
         return None
-    same = "_value_" in own and folding.real(tx, getattr, owner.value, name) is own["_value_"]
+    same = "_value_" in entries and folding.real(tx, getattr, owner.value, name) is entries["_value_"]
     return instance_store.own_source(tx, owner, "_value_") if same else None
 
 
@@ -220,9 +220,9 @@ def class_descriptor(tx: Tracer, owner: Value, cls: Any, name: str, raw: Any) ->
 
 def _slot(tx: Tracer, owner: Object, name: str, raw: Any) -> Value:
     """Read a slot."""
-    found = owner.written.get(name) if name in owner.written else owner.read.get(name)
-    if found is not None:
-        return found
+    content = owner.written.get(name) if name in owner.written else owner.read.get(name)
+    if content is not None:
+        return content
     if name in owner.written or not owner.existing:
         tx.raising.error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
     plain = is_plain_lookup(owner.cls)
@@ -250,8 +250,8 @@ def exception_attribute(raising: Raising, owner: Object, name: str) -> Value:
     """Read an attribute that exceptions have in C."""
     if name == "args" and owner.base is not None:
         return owner.base
-    made = not owner.existing and isinstance(owner.base, Tuple)
-    if name == "value" and made and issubclass(owner.cls, StopIteration):
+    created_here = not owner.existing and isinstance(owner.base, Tuple)
+    if name == "value" and created_here and issubclass(owner.cls, StopIteration):
         assert isinstance(owner.base, Tuple)
         return owner.base.items[0] if owner.base.items else Const(None)
     if name == "message" and "exceptions" in owner.read and isinstance(owner.base, Tuple):
@@ -259,9 +259,9 @@ def exception_attribute(raising: Raising, owner: Object, name: str) -> Value:
     if name == "exceptions" and name in owner.read:
         return owner.read[name]
     if name in owner.written:
-        found = owner.written[name] or Const(None)
-        if not isinstance(found, HandledByCaller):
-            return found
+        attribute = owner.written[name] or Const(None)
+        if not isinstance(attribute, HandledByCaller):
+            return attribute
         raising.rely_on_calm_caller()
         return Const(None)
     if name in ("__cause__", "__context__") and not owner.existing:
@@ -284,11 +284,11 @@ def attribute_source(tx: Tracer, owner: Value, name: str) -> Source | None:
 
 def _inherited_source(tx: Tracer, owner: Value, cls: Any, name: str) -> Source | None:
     """Return where an attribute of a class that was made while tracing is found in one of its bases."""
-    found = tx.classes.find(cls, name)
-    if found is None:
+    definition = tx.classes.find(cls, name)
+    if definition is None:
         return None
-    tx.classes.rely_on_passing_over(owner, cls, found[1], name)
-    home = tx.classes.place_in_order(owner, cls, found[1])
+    tx.classes.rely_on_passing_over(owner, cls, definition[1], name)
+    home = tx.classes.place_in_order(owner, cls, definition[1])
     return None if home is None else tx.sources.attribute(home, name)
 
 

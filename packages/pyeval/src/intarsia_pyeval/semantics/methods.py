@@ -43,13 +43,13 @@ ROWS: dict[type, Mapping[str, Rule | Breaks]] = {}
 
 def declare(cls: type, *rows: Mapping[str, Rule | Breaks]) -> None:
     """Give the rows of a class, apart from those that operations are; no method is in two. A base's come along."""
-    own: dict[str, Rule | Breaks] = {}
+    added: dict[str, Rule | Breaks] = {}
     for part in rows:
-        if not own.keys().isdisjoint(part):
+        if not added.keys().isdisjoint(part):
             raise InternalError(f"a method of {cls.__name__} has two rows", code="tracer.table")
-        own |= part
+        added |= part
     inherited = next((ROWS[base] for base in cls.__mro__[1:] if base in ROWS), {})
-    ROWS[cls] = {**inherited, **own}
+    ROWS[cls] = {**inherited, **added}
 
 
 def refused(names: Iterable[str], why: str, code: str = "tracer.call") -> dict[str, Breaks]:

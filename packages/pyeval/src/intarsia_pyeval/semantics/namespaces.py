@@ -27,13 +27,13 @@ def global_or_builtin(tx: Tracer, names: Globals, name: str) -> Value:
     real = names.real or {}
     # the guard on a builtin that the captured frame finds sees a global of its name
     shown = names.frame and name not in real and hasattr(builtins, name)
-    found = names.entry(name) if shown else dict_store.find(tx, names, name)
-    found = found[1] if isinstance(found, tuple) else found
-    if found is not None:
-        return found
-    known = names.builtins.get(name)
-    if known is not None:
-        return known
+    value = names.entry(name) if shown else dict_store.find(tx, names, name)
+    value = value[1] if isinstance(value, tuple) else value
+    if value is not None:
+        return value
+    builtin = names.builtins.get(name)
+    if builtin is not None:
+        return builtin
     scope = real.get("__builtins__", builtins)
     scope = scope.__dict__ if isinstance(scope, ModuleType) else scope
     if name not in scope:

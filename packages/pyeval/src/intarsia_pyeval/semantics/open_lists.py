@@ -58,8 +58,8 @@ def part(tx: Tracer, sequence: List, key: Slice) -> List | None:
         places = range(start.as_python(), 0)
     else:
         return None
-    found = [item(tx, sequence, Const(at)) for at in (places[-1] if places[0] == 0 else places[0], *places)]
-    return None if any(one is None for one in found) else List([one for one in found[1:] if one is not None])
+    items = [item(tx, sequence, Const(at)) for at in (places[-1] if places[0] == 0 else places[0], *places)]
+    return None if any(one is None for one in items) else List([one for one in items[1:] if one is not None])
 
 
 def store(tx: Tracer, sequence: List, key: Value, value: Value) -> bool:

@@ -68,9 +68,9 @@ def opened(guards: Guards, function: Callable[..., Any], parts: Sequence[Value])
     if not any(isinstance(p, ChangingNumber) for p in parts) or not all(map(_is_operand, parts)):
         return None
     function = _SAME.get(function, function)
-    own = parts[0].rounded(function) if len(parts) == 1 and isinstance(parts[0], ChangingNumber) else None
-    if own is not None:
-        return own
+    rounded = parts[0].rounded(function) if len(parts) == 1 and isinstance(parts[0], ChangingNumber) else None
+    if rounded is not None:
+        return rounded
     numbers = [_now(p) for p in parts]
     if None in numbers or _is_huge(function, numbers, parts):
         return None
@@ -79,9 +79,9 @@ def opened(guards: Guards, function: Callable[..., Any], parts: Sequence[Value])
     except (ArithmeticError, ValueError, TypeError):
         return None
     while True:
-        found = _bounds_of(function, parts, type(value))
-        if found is not None or (type(value) is float and _never_fails(function, parts)):
-            return OpenNumber(guards, value, None, function, parts, found)
+        bounds = _bounds_of(function, parts, type(value))
+        if bounds is not None or (type(value) is float and _never_fails(function, parts)):
+            return OpenNumber(guards, value, None, function, parts, bounds)
         if not any(_narrow(part) for part in parts):
             return None
 
@@ -122,21 +122,21 @@ def _result_bounds(function: Callable[..., Any], limits: Sequence[Bounds | None]
     Raises:
         ArithmeticError, ValueError, TypeError: It fails for some operands.
     """
-    known = [limit for limit in limits if limit is not None]
-    if len(known) < len(limits):
+    bounds = [limit for limit in limits if limit is not None]
+    if len(bounds) < len(limits):
         return None
     if function in _WAVES:
-        return (-1.0, 1.0) if all(map(math.isfinite, known[0])) else None
+        return (-1.0, 1.0) if all(map(math.isfinite, bounds[0])) else None
     if function is abs:
-        ((low, high),) = known
+        ((low, high),) = bounds
         return (max(low, -high, 0), max(-low, high))
     if function in _BITS:
-        top = max(high for _, high in known)
-        return (0, (1 << int(top).bit_length()) - 1) if min(low for low, _ in known) >= 0 and top < _INT64 else None
+        top = max(high for _, high in bounds)
+        return (0, (1 << int(top).bit_length()) - 1) if min(low for low, _ in bounds) >= 0 and top < _INT64 else None
     rule = _MONOTONE.get(function)
-    if rule is None or not rule(*known):
+    if rule is None or not rule(*bounds):
         return None
-    corners = [function(*corner) for corner in itertools.product(*known)]
+    corners = [function(*corner) for corner in itertools.product(*bounds)]
     if any(type(c) is not kind or c != c for c in corners):
         return None
     low, high = min(corners), max(corners)

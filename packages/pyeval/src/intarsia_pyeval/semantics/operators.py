@@ -120,9 +120,9 @@ def compare(tx: Tracer, op: str, a: Value, b: Value) -> Value:
         return tx.live.from_python(folding.real(tx, function, a.as_python(), b.as_python()))
     order = [(b, swapped, a), (a, op, b)] if _later_first(a, b) else [(a, op, b), (b, swapped, a)]
     for left, which, right in order:
-        found = _compare_attempt(tx, left, which, right)
-        if found is not None:
-            return found
+        answer = _compare_attempt(tx, left, which, right)
+        if answer is not None:
+            return answer
     if op in ("==", "!="):
         return boolean(same(tx, a, b) is (op == "=="))
     if isinstance(a, (Const, Items, Dict)) and isinstance(b, (Const, Items, Dict)):
@@ -166,8 +166,8 @@ def _is_plain_member(value: Any) -> bool:
 def _compare_object(tx: Tracer, a: Value, op: str, b: Value) -> Value | None:
     """Ask the special method of an instance; None when it declines."""
     name = operator_table.COMPARE[op][1]
-    found = tx.classes.find(a.type(), name)
-    if found is None or found[0] is getattr(object, name):
+    definition = tx.classes.find(a.type(), name)
+    if definition is None or definition[0] is getattr(object, name):
         if op == "!=":
             equal = _compare_object(tx, a, "==", b)
             return None if equal is None else boolean(not do.truth(tx, equal))
@@ -196,9 +196,9 @@ def binary(tx: Tracer, op: str, a: Value, b: Value, in_place: bool = False) -> V
     plain_text = issubclass(b.type(), str) and not isinstance(b, OpenText)
     if op == "%" and isinstance(a, Const) and isinstance(a.value, str) and not plain_text:
         return formatting.percent_format(tx, a.value, b)
-    found = _operate(tx, op, a, b, in_place)
-    if found is not None:
-        return found
+    result = _operate(tx, op, a, b, in_place)
+    if result is not None:
+        return result
     if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
         operator_table.unsupported(op, a, b)
     _not_modelled(op, a, b)
@@ -218,9 +218,9 @@ def _operate(tx: Tracer, op: str, a: Value, b: Value, in_place: bool) -> Value |
         if changed is not None:
             return changed
     for left, right, swapped in _attempts(tx.classes, name, a, b, late):
-        found = _attempt(tx, op, left, right, swapped)
-        if found is not None:
-            return found
+        result = _attempt(tx, op, left, right, swapped)
+        if result is not None:
+            return result
     if in_place and changes_late:
         changed = _in_place_attempt(tx, op, a, b)
         if changed is not None:
@@ -269,8 +269,8 @@ def _in_place_attempt(tx: Tracer, op: str, a: Value, b: Value) -> Value | None:
 
 def _reflects(classes: Classes, a: Value, b: Value, name: str) -> bool:
     """Tell whether the class of `b` has a reflected operator of its own."""
-    inherited, found = (classes.find(value.type(), f"__r{name}__") for value in (a, b))
-    return found is not None and (inherited is None or inherited[0] is not found[0])
+    inherited, reflected = (classes.find(value.type(), f"__r{name}__") for value in (a, b))
+    return reflected is not None and (inherited is None or inherited[0] is not reflected[0])
 
 
 def _not_modelled(op: str, a: Value, b: Value) -> NoReturn:
@@ -305,9 +305,9 @@ def index(tx: Tracer, key: Value) -> Any:
         if not issubclass(key.type(), int):
             tx.raising.error(TypeError, f"__index__ returned non-int (type {key.type().__name__})")
     if isinstance(key, Slice):
-        made = slice(*[None if _none(p) else index(tx, p) for p in key.parts])
-        folding.real(tx, made.indices, 0)  # a step of 0, or parts that are no integers
-        return made
+        result = slice(*[None if _none(p) else index(tx, p) for p in key.parts])
+        folding.real(tx, result.indices, 0)  # a step of 0, or parts that are no integers
+        return result
     try:
         return key.as_python()
     except NotConstantError as unknown:

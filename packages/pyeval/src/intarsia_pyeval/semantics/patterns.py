@@ -38,12 +38,12 @@ def match_class(tx: Tracer, subject: Value, cls: Value, count: int, names: Seque
         positional = list(cls.value.__match_args__[:count])
         if len(positional) < count:
             raise Break("tracer.exception", f"{cls.describe()} takes fewer positional patterns")
-    found = []
+    attributes = []
     every = [*positional, *wanted]
     if len(set(every)) != len(every) or not all(isinstance(name, str) for name in every):
         raise Break("tracer.exception", f"a pattern for {cls.describe()} repeats an attribute")
     for name in every:
         if not special.has_attribute(tx, subject, name):
             return NONE
-        found.append(do.get_attribute(tx, subject, name))
-    return Tuple(found)
+        attributes.append(do.get_attribute(tx, subject, name))
+    return Tuple(attributes)

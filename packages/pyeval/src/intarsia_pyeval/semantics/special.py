@@ -100,10 +100,10 @@ def special(tx: Tracer, owner: Value, name: str, args: Sequence[Value]) -> Value
     if not isinstance(owner, Object) and not tx.classes.asks_python(owner, name):
         return operator_method(tx, owner, name, args, {})
     cls = owner.type()
-    found = tx.classes.find(cls, name)
-    if found is None or found[0] is None:
+    definition = tx.classes.find(cls, name)
+    if definition is None or definition[0] is None:
         raise Break("tracer.exception", f"{owner.describe()} has no {name}")
-    raw = found[0]
+    raw = definition[0]
     if isinstance(raw, types.FunctionType):
         return do.call(tx, tx.live.class_function(owner, cls, name), [owner, *args], {})
     if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
@@ -126,7 +126,7 @@ def special_method(tx: Tracer, owner: Value, name: str) -> Value:
     """Return a special method bound to its object."""
     if not isinstance(owner, Object):
         return do.get_attribute(tx, owner, name)
-    found = tx.classes.find(owner.cls, name)
-    if found is None:
+    definition = tx.classes.find(owner.cls, name)
+    if definition is None:
         raise Break("tracer.exception", f"{owner.describe()} has no {name}")
-    return lookup.bound_to_instance(tx, owner, owner.cls, name, found[0])
+    return lookup.bound_to_instance(tx, owner, owner.cls, name, definition[0])

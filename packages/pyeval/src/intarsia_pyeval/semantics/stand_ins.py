@@ -64,28 +64,28 @@ def whole_stand_in(tx: Tracer, value: Value) -> Any:
     return stand_in(tx, value)
 
 
-def held_in(found: Any) -> Held | None:
+def held_in(stand_in: Any) -> Held | None:
     """Return the first value that nothing stands for, in a stand-in or in what it holds."""
-    if isinstance(found, Held):
-        return found
-    if isinstance(found, dict):
-        found = list(found.values())
-    inside = map(held_in, found) if isinstance(found, (list, tuple)) else ()
+    if isinstance(stand_in, Held):
+        return stand_in
+    if isinstance(stand_in, dict):
+        stand_in = list(stand_in.values())
+    inside = map(held_in, stand_in) if isinstance(stand_in, (list, tuple)) else ()
     return next((held for held in inside if held is not None), None)
 
 
-def _kept(tx: Tracer, value: Value, made: Any) -> Any:
+def _kept(tx: Tracer, value: Value, stand_in: Any) -> Any:
     """Return a new stand-in, known from here on."""
-    tx.live.adopt(made, value)
+    tx.live.adopt(stand_in, value)
     tx.live.stand_ins.used = True
-    return made
+    return stand_in
 
 
 def _function(tx: Tracer, value: PythonFunction) -> Any:
     """Return a function that is never called: what is asked of it is its signature, and what it is marked with."""
-    known = tx.live.stand_ins.functions.get(value)
-    if known is not None:
-        return known
+    function = tx.live.stand_ins.functions.get(value)
+    if function is not None:
+        return function
     cells = tuple(types.CellType() for _ in value.code.co_freevars)
     names = function_store.global_names(tx, value).real
     made = types.FunctionType(value.code, names, closure=cells)
@@ -106,21 +106,23 @@ def _function(tx: Tracer, value: PythonFunction) -> Any:
     return made
 
 
-def _copy_existing(made: types.FunctionType, real: types.FunctionType) -> None:
+def _copy_existing(stand_in: types.FunctionType, real: types.FunctionType) -> None:
     """Give the stand-in of an existing function what is read of it."""
-    made.__defaults__, made.__kwdefaults__ = real.__defaults__, real.__kwdefaults__
-    made.__name__, made.__qualname__, made.__module__ = real.__name__, real.__qualname__, real.__module__
-    made.__doc__, made.__annotations__ = real.__doc__, dict(real.__annotations__)
-    made.__dict__.update(real.__dict__)
+    stand_in.__defaults__, stand_in.__kwdefaults__ = real.__defaults__, real.__kwdefaults__
+    stand_in.__name__, stand_in.__qualname__, stand_in.__module__ = real.__name__, real.__qualname__, real.__module__
+    stand_in.__doc__, stand_in.__annotations__ = real.__doc__, dict(real.__annotations__)
+    stand_in.__dict__.update(real.__dict__)
 
 
-def _annotate(tx: Tracer, made: types.FunctionType, value: MadeFunction) -> None:
+def _annotate(tx: Tracer, stand_in: types.FunctionType, value: MadeFunction) -> None:
     """Give the stand-in the annotations, which the text of its signature shows."""
     given = value.attributes.get("__annotations__") or value.annotations
     if given is None:
         return
     try:
-        found = whole_stand_in(tx, given)
+        annotations = whole_stand_in(tx, given)
     except NotConstantError:
         return
-    made.__annotations__ = found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
+    stand_in.__annotations__ = (
+        annotations if isinstance(annotations, dict) else dict(zip(annotations[::2], annotations[1::2], strict=True))
+    )

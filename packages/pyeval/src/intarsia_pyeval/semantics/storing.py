@@ -51,13 +51,13 @@ def object_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | No
     if tx.extension.set_attribute(tx, owner, name, value):
         return
     special = "__delattr__" if value is None else "__setattr__"
-    found = tx.classes.find(owner.cls, special)
+    definition = tx.classes.find(owner.cls, special)
     rest = [] if value is None else [value]
-    if found is not None and isinstance(found[0], types.FunctionType):
+    if definition is not None and isinstance(definition[0], types.FunctionType):
         do.call(tx, tx.live.class_function(owner, owner.cls, special), [owner, Const(name), *rest], {})
         return
-    if found is not None and not lookup.is_native(found[0], special):
-        if not isinstance(found[0], _C_METHODS):
+    if definition is not None and not lookup.is_native(definition[0], special):
+        if not isinstance(definition[0], _C_METHODS):
             raise Break("tracer.mutation", f"{owner.describe()} has a {special} that isn't a function")
         do.call_method(tx, owner, special, [Const(name), *rest], {})
         return
@@ -66,9 +66,9 @@ def object_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | No
 
 def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -> None:
     """Model `object.__setattr__` and `object.__delattr__`."""
-    found = tx.classes.find(owner.cls, name)
-    raw: Any = found[0] if found else None
-    if found is None or not is_data_descriptor(raw):
+    definition = tx.classes.find(owner.cls, name)
+    raw: Any = definition[0] if definition else None
+    if definition is None or not is_data_descriptor(raw):
         if not has_dict(owner.cls):
             tx.raising.error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}{_NO_DICT}")
         instance_store.write_attribute(tx, owner, name, value)
@@ -97,8 +97,8 @@ def plain_set_attribute(tx: Tracer, owner: Object, name: str, value: Value | Non
 def _set_by_descriptor(tx: Tracer, owner: Object, name: str, raw: Any, value: Value | None) -> None:
     """Call `__set__` or `__delete__` of a user's descriptor."""
     special = "__delete__" if value is None else "__set__"
-    found = tx.classes.find(type(raw), special)
-    if found is None or not isinstance(found[0], types.FunctionType):
+    definition = tx.classes.find(type(raw), special)
+    if definition is None or not isinstance(definition[0], types.FunctionType):
         raise Break("tracer.mutation", f"setting {name!r} of {owner.describe()} isn't modelled")
     descriptor = lookup.class_descriptor(tx, owner, owner.cls, name, raw)
     rest = [] if value is None else [value]
@@ -129,8 +129,8 @@ def home_is_object(raw: Any) -> bool:
 
 def check_no_arguments(classes: Classes, cls: Any, mine: str, other: str) -> None:
     """Break where `object` refuses arguments: if its `mine` is overridden, or its `other` isn't."""
-    own, others = classes.find(cls, mine), classes.find(cls, other)
-    plain = own is not None and own[0] is vars(object)[mine]
+    definition, others = classes.find(cls, mine), classes.find(cls, other)
+    plain = definition is not None and definition[0] is vars(object)[mine]
     if not plain or (others is not None and others[0] is vars(object)[other]):
         raise Break("tracer.exception", f"class {cls.__qualname__} takes no arguments")
 

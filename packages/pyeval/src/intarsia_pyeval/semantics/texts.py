@@ -133,9 +133,9 @@ def _has_safe_conversions(parts: Sequence[Value], samples: Sequence[Any]) -> boo
     """Tell whether `text % numbers` can't fail: `%d` of an infinity does, and `%c` of a large number."""
     if not isinstance(parts[0], Const):
         return False
-    found = [(width, letter) for width, letter in _CONVERSION.findall(samples[0]) if letter != "%"]
+    conversions = [(width, letter) for width, letter in _CONVERSION.findall(samples[0]) if letter != "%"]
     whole = all(type(sample) is not float for sample in samples)
-    return all("*" not in width and letter in ("srafFeEgG" + "diuxXo" * whole) for width, letter in found)
+    return all("*" not in width and letter in ("srafFeEgG" + "diuxXo" * whole) for width, letter in conversions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,15 +73,17 @@ class Classes:
         key = (cls, name)
         if key in self._found:
             return self._found[key]
-        found = None
+        definition = None
         for index, base in enumerate(cls.__mro__):
             names = base.__dict__
             if name in names:
-                found = names[name], index
+                definition = names[name], index
                 break
-        self._found[key] = found
-        self._lookups.note_class(cls, name, *((None, None) if found is None else (cls.__mro__[found[1]], found[0])))
-        return found
+        self._found[key] = definition
+        self._lookups.note_class(
+            cls, name, *((None, None) if definition is None else (cls.__mro__[definition[1]], definition[0]))
+        )
+        return definition
 
     def forget(self) -> None:
         """A class that was made while tracing is changed: look names up anew."""
@@ -108,8 +110,8 @@ class Classes:
         """Tell whether a special method of an instance or a named tuple is a function written in Python."""
         if type(value) is not Object and not (isinstance(value, Tuple) and value.cls is not tuple):
             return False
-        found = self.find(value.type(), name)
-        return found is not None and not isinstance(found[0], _WRITTEN_IN_C)
+        definition = self.find(value.type(), name)
+        return definition is not None and not isinstance(definition[0], _WRITTEN_IN_C)
 
     def is_subclass(self, kind: Any, cls: Any) -> bool:
         """Model `issubclass`, and rely on the bases of classes of the user, and on what isn't registered.

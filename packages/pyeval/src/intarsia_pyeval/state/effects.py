@@ -98,8 +98,8 @@ class Effects:
         """
         for value in dropped:
             self._let_go.append(value)
-            found = next((vars(base)["__del__"] for base in type(value).__mro__ if "__del__" in vars(base)), None)
-            if isinstance(found, types.FunctionType) and not is_trusted(found.__module__):
+            finalizer = next((vars(base)["__del__"] for base in type(value).__mro__ if "__del__" in vars(base)), None)
+            if isinstance(finalizer, types.FunctionType) and not is_trusted(finalizer.__module__):
                 raise Whole(
                     "tracer.lifetime", f"an object of class {type(value).__qualname__}, which has a __del__, is let go"
                 )

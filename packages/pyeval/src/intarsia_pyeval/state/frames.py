@@ -103,9 +103,9 @@ class Frames:
     def run_outermost(self, frame: Frame) -> Value:
         """Evaluate the captured frame to its return; it stays on the stack."""
         self.stack.append(frame)
-        found = frame.run(self._table)
-        assert isinstance(found, Value)
-        return found
+        returned = frame.run(self._table)
+        assert isinstance(returned, Value)
+        return returned
 
     def leave_inlined(self) -> None:
         """Only the outermost frame goes on."""
@@ -115,7 +115,7 @@ class Frames:
         """Evaluate an inlined frame to its return."""
         self.stack.append(frame)
         try:
-            found = frame.run(self._table)
+            returned = frame.run(self._table)
         except Break as broken:
             broken.leave(frame.code, self.origin())
             raise
@@ -127,21 +127,21 @@ class Frames:
             raise
         finally:
             self.stack.pop()
-        assert isinstance(found, Value)
-        return found
+        assert isinstance(returned, Value)
+        return returned
 
     def resume(self, frame: Frame, exception: Value | None) -> tuple[bool, Value]:
         """Run a generator's frame on; tell whether it yielded, and what."""
         self.check_depth("a generator")
         self.stack.append(frame)
         try:
-            found = frame.run(self._table, exception)
+            outcome = frame.run(self._table, exception)
         except Break as broken:
             broken.leave(frame.code, self.origin())
             raise
         finally:
             self.stack.pop()
-        return (True, found.value) if isinstance(found, Yielded) else (False, found)
+        return (True, outcome.value) if isinstance(outcome, Yielded) else (False, outcome)
 
     def drop(self, generator: Value) -> None:
         """Note that nothing holds a generator any more, unless the capture is over."""

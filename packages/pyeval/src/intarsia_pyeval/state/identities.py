@@ -65,9 +65,9 @@ class Identities:
         if a.source and b.source:
             self._guards.add(AliasingGuard, a.source, b.source, equal)
             return
-        for found, other in ((a, b), (b, a)):
-            if found.source is not None:
-                self._guards.add(IdentityGuard if equal else NotIdentityGuard, found.source, other.identity())
+        for tested, other in ((a, b), (b, a)):
+            if tested.source is not None:
+                self._guards.add(IdentityGuard if equal else NotIdentityGuard, tested.source, other.identity())
 
     def missing_key(self, container: Source, key: Hashable) -> None:
         """Rely on an existing dict having no such key; an object of the call may be another one in the next call."""
@@ -75,11 +75,11 @@ class Identities:
         if any(isinstance(part, Value) for part in found_in):
             return  # made by the traced code: no existing dict has it
         objects = [self._live.known(part) for part in found_in if type(part) not in ATOMS]
-        found = [(model, source) for model in objects if model in self._keys and (source := model.source) is not None]
-        if len(found) == len(found_in) == 1 and found[0][0].identity() is key:
-            self._guards.add(AbsentGuard, container, found[0][1])
+        keys = [(model, source) for model in objects if model in self._keys and (source := model.source) is not None]
+        if len(keys) == len(found_in) == 1 and keys[0][0].identity() is key:
+            self._guards.add(AbsentGuard, container, keys[0][1])
             return
-        for model, source in found:
+        for model, source in keys:
             self._guards.add(IdentityGuard, source, model.identity())
         self._guards.add(AbsentGuard, container, key)
 
@@ -103,11 +103,11 @@ class Identities:
         for value, origin in self._keys.items():
             groups.setdefault(value.type(), []).append((value, origin))
         for group in groups.values():
-            found = [(value.source, origin) for value, origin in group if value.source is not None]
+            keys = [(value.source, origin) for value, origin in group if value.source is not None]
             fixed = [value.identity() for value, _ in group if value.source is None]
-            if len(found) > 1:
-                others = tuple(source for source, _ in found[1:])
-                self._guards.add(DistinctGuard, found[0][0], others, origin=found[1][1])
+            if len(keys) > 1:
+                others = tuple(source for source, _ in keys[1:])
+                self._guards.add(DistinctGuard, keys[0][0], others, origin=keys[1][1])
             for value, origin in group:
                 if value.source is None or not fixed:
                     continue

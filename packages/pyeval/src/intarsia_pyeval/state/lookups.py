@@ -60,9 +60,9 @@ class Lookups:
         for cls, (origin, names) in self._of_classes.items():
             if id(cls) in self._made:
                 continue
-            found = {name: entry for name, entry in names.items() if entry is not None}
-            same = tuple((name, raw) for name, (home, raw) in found.items() if _stays(home, raw))
-            alike = tuple((name, type(raw)) for name, (home, raw) in found.items() if not _stays(home, raw))
+            definitions = {name: entry for name, entry in names.items() if entry is not None}
+            same = tuple((name, raw) for name, (home, raw) in definitions.items() if _stays(home, raw))
+            alike = tuple((name, type(raw)) for name, (home, raw) in definitions.items() if not _stays(home, raw))
             absent = tuple(name for name, entry in names.items() if entry is None)
             self._guards.add(ClassGuard, cls, same, alike, absent, origin=origin)
         for module, (origin, values) in self._of_modules.items():

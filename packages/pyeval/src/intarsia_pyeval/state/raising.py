@@ -64,47 +64,47 @@ class Raising:
         """
         self.throw_made(self.new(cls, args))
 
-    def throw_made(self, made: Object) -> NoReturn:
+    def throw_made(self, exception: Object) -> NoReturn:
         """Raise an exception in the context of what is being handled.
 
         Raises:
             Raised: Always.
         """
-        self.set_context(made)
-        raise Raised(made)
+        self.set_context(exception)
+        raise Raised(exception)
 
     # -- what is handled -----------------------------------------------------------------------------------------
 
     def handled(self) -> Value | None:
         """Return the exception that is being handled, as `sys.exception()` does; None where the caller handles none."""
-        found = self.handling or self._outside
-        if found is None:
+        exception = self.handling or self._outside
+        if exception is None:
             self.rely_on_calm_caller()
-        return found
+        return exception
 
-    def set_context(self, made: Value) -> None:
+    def set_context(self, exception: Value) -> None:
         """Remember what is being handled as the context of a raised exception; cut the chain where it would close."""
-        assert isinstance(made, Object)
+        assert isinstance(exception, Object)
         handled = self.handling or self._outside
-        if handled is made:
+        if handled is exception:
             return
         if handled is None:
-            self._leave_context(made)
+            self._leave_context(exception)
             return
         link: Value | None = handled
         while isinstance(link, Object):
             behind = link.written.get("__context__")
-            if behind is made:
+            if behind is exception:
                 link.written["__context__"] = NONE
                 break
             link = behind
-        made.written["__context__"] = handled
+        exception.written["__context__"] = handled
 
-    def _leave_context(self, made: Object) -> None:
+    def _leave_context(self, exception: Object) -> None:
         """An exception is raised where the frame handles none: leave its context open, unless it has one already."""
-        before = made.written.get("__context__")
+        before = exception.written.get("__context__")
         if before is None or before is BY_CALLER:
-            made.written["__context__"] = BY_CALLER
+            exception.written["__context__"] = BY_CALLER
         else:
             self.rely_on_calm_caller()
 

@@ -21,10 +21,10 @@ def content_of(tx: Tracer, cell: Cell, name: str, free: bool) -> Value:
         cell.known = True
         assert cell.real is not None
         try:
-            found = cell.real.cell_contents
+            content = cell.real.cell_contents
         except ValueError:
             raise Break("tracer.exception", f"the variable {name!r} has no value yet") from None
-        cell.content = tx.live.wrap(found, cell.source)
+        cell.content = tx.live.wrap(content, cell.source)
     if cell.content is None:
         if free:
             tx.raising.error(

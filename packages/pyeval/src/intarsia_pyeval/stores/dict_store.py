@@ -43,16 +43,16 @@ def item_source(tx: Tracer, mapping: Dict, key: Hashable) -> Source | None:
         if not held:
             return None
         (key,) = held
-    own = mapping.real is None or type(mapping.real).__getitem__ in _PLAIN_LOOKUPS
-    return tx.sources.item(mapping.source, key) if own else tx.sources.dict_item(mapping.source, key)
+    plain = mapping.real is None or type(mapping.real).__getitem__ in _PLAIN_LOOKUPS
+    return tx.sources.item(mapping.source, key) if plain else tx.sources.dict_item(mapping.source, key)
 
 
 def find(tx: Tracer, mapping: Dict, key: Hashable) -> Value | None:
     """Return the value of `key`, or None when there is none."""
     _check_current(tx, mapping)
-    found = mapping.entry(key)
-    if found is not None or mapping.complete:
-        return found[1] if found else None
+    entry = mapping.entry(key)
+    if entry is not None or mapping.complete:
+        return entry[1] if entry else None
     logged = mapping.log.get(key)
     if logged is not None:  # deleted: a stored key would be known
         return None
@@ -108,13 +108,13 @@ def entries(tx: Tracer, mapping: Dict) -> dict[Hashable, tuple[Value, Value]]:
     real = plain_items(mapping.real)
     if mapping.source is not None:
         tx.guards.add(DictKeysGuard, mapping.source, tuple(key for key, _ in real))
-    known, whole = mapping.known, {}
+    read, whole = mapping.known, {}
     check_keys(tx, mapping)
     for key, value in real:
         deleted_first, _, stored = mapping.log.get(key, (False, NONE, NONE))
         if deleted_first or stored is None:
             continue
-        whole[key] = known.get(key) or (tx.live.key_value(key), tx.live.wrap(value, item_source(tx, mapping, key)))
+        whole[key] = read.get(key) or (tx.live.key_value(key), tx.live.wrap(value, item_source(tx, mapping, key)))
     for key, (_, model, stored) in mapping.log.items():
         if stored is not None:
             whole[key] = (model, stored)
@@ -148,8 +148,8 @@ def _check_dropped(effects: Effects, mapping: Dict, hashed: Hashable) -> None:
 
 def remove(tx: Tracer, mapping: Dict, hashed: Hashable, key: Value) -> Value | None:
     """Delete a key whose hash key is known; return its value, or None when there was none."""
-    found = find(tx, mapping, hashed)
-    if found is None:
+    value = find(tx, mapping, hashed)
+    if value is None:
         return None
     mapping.check_writable()
     _check_dropped(tx.effects, mapping, hashed)
@@ -159,7 +159,7 @@ def remove(tx: Tracer, mapping: Dict, hashed: Hashable, key: Value) -> Value | N
     if mapping.real is not None:  # it may hold the key or not: nobody looked, where the program stored it before
         mapping.log.pop(hashed, None)
         mapping.log[hashed] = (True, key, None)
-    return found
+    return value
 
 
 def plain_items(real: Any) -> list[tuple[Any, Any]]:

@@ -24,17 +24,17 @@ __all__ = ["attribute_key", "read", "whole", "write"]
 def read(tx: Tracer, namespace: InstanceDict, key: Value) -> Value | None:
     """Return an attribute of the instance, or None, which is relied on."""
     name = _name(tx.classes, namespace, key)
-    found = instance_store.instance_attribute(tx, namespace.owner, name)
-    if found is None and namespace.owner.source is not None and name not in namespace.owner.written:
+    value = instance_store.instance_attribute(tx, namespace.owner, name)
+    if value is None and namespace.owner.source is not None and name not in namespace.owner.written:
         tx.guards.add(AbsentGuard, instance_store.own_dict_source(tx.sources, namespace.owner), name)
-    return found
+    return value
 
 
 def _name(classes: Classes, namespace: InstanceDict, key: Value) -> str:
     """Return the name that a key is; the model of an object knows its slots by name, apart from nothing else."""
     name = attribute_key(key)
-    found = classes.find(namespace.owner.cls, name)
-    if found is not None and isinstance(found[0], types.MemberDescriptorType):
+    definition = classes.find(namespace.owner.cls, name)
+    if definition is not None and isinstance(definition[0], types.MemberDescriptorType):
         raise Break("tracer.hashing", f"an instance dict is asked for {name!r}, which is a slot as well")
     return name
 

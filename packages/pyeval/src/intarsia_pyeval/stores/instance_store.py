@@ -39,24 +39,24 @@ def instance_attribute(tx: Tracer, owner: Object, name: str) -> Value | None:
     """Return an entry of the instance's own dict, or None."""
     if name in owner.written:
         return owner.written[name]
-    found = owner.read.get(name)
-    if found is not None or not owner.existing:
-        return found
-    own = real_dict(owner.value)
-    if own is None or name not in own:
+    value = owner.read.get(name)
+    if value is not None or not owner.existing:
+        return value
+    entries = real_dict(owner.value)
+    if entries is None or name not in entries:
         return None
     source = None
     if owner.source is not None:
         source = own_source(tx, owner, name)
-    model = owner.read[name] = tx.live.wrap(own[name], source)
+    model = owner.read[name] = tx.live.wrap(entries[name], source)
     return model
 
 
 def own_source(tx: Tracer, owner: Object, name: str) -> Source:
     """Return where an entry of the instance's own dict is found: by its name, unless its class says what that is."""
     assert owner.source is not None
-    found = tx.classes.find(owner.cls, name)
-    if is_plain_lookup(owner.cls) and (found is None or not is_data_descriptor(found[0])):
+    definition = tx.classes.find(owner.cls, name)
+    if is_plain_lookup(owner.cls) and (definition is None or not is_data_descriptor(definition[0])):
         return tx.sources.attribute(owner.source, name)
     return tx.sources.item(own_dict_source(tx.sources, owner), name)
 
@@ -65,10 +65,10 @@ def instance_dict(tx: Tracer, owner: Object) -> Dict:
     """Return all entries of the instance's own dict as a copy."""
     names: dict[str, None] = {}
     if owner.existing:
-        own = real_dict(owner.value) or {}
-        names = dict.fromkeys(own)
+        attributes = real_dict(owner.value) or {}
+        names = dict.fromkeys(attributes)
         if owner.source is not None:
-            tx.guards.add(DictKeysGuard, own_dict_source(tx.sources, owner), tuple(own))
+            tx.guards.add(DictKeysGuard, own_dict_source(tx.sources, owner), tuple(attributes))
     names.update(dict.fromkeys(owner.written))
     entries: dict[Hashable, tuple[Value, Value]] = {}
     for name in names:
@@ -115,27 +115,27 @@ def real_dict(value: Any) -> dict[str, Any] | None:
     if issubclass(type(value), threading.local):
         return _thread_dict(value)
     try:
-        found = object.__getattribute__(value, "__dict__")
+        entries = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return None
-    return found if isinstance(found, dict) else None
+    return entries if isinstance(entries, dict) else None
 
 
 def _thread_dict(value: threading.local) -> dict[str, Any]:
     """Return what an object holds for this thread: the first look makes it, by `__init__`, as the program's would."""
     try:
-        found: dict[str, Any] = threading.local.__getattribute__(value, "__dict__")
+        entries: dict[str, Any] = threading.local.__getattribute__(value, "__dict__")
     except Exception as error:
         raise Break(
             "tracer.attribute", f"the first use of a {type(value).__name__} in a thread raises {error!r}"
         ) from None
-    return found
+    return entries
 
 
 def really_has(value: Any, name: str) -> bool:
     """Tell whether a real object has an attribute of its own, in its dict or a slot."""
-    own = real_dict(value)
-    if own is not None and name in own:
+    entries = real_dict(value)
+    if entries is not None and name in entries:
         return True
     slot = next((vars(cls)[name] for cls in type(value).__mro__ if name in vars(cls)), None)
     return isinstance(slot, types.MemberDescriptorType) and hasattr(value, name)
@@ -144,23 +144,23 @@ def really_has(value: Any, name: str) -> bool:
 def write_attribute(tx: Tracer, owner: Object, name: str, value: Value | None) -> None:
     """Set an entry of the instance's own dict (or a slot), to be stored after the graph."""
     if value is None:
-        known = owner.written.get(name) if name in owner.written else instance_attribute(tx, owner, name)
+        before = owner.written.get(name) if name in owner.written else instance_attribute(tx, owner, name)
         # what only the class has, or makes up in `__getattr__`, can't be deleted from an instance
-        if known is None and (name in owner.written or not (owner.existing and really_has(owner.value, name))):
-            found = tx.classes.find(owner.cls, name)
-            slot = found is not None and isinstance(found[0], types.MemberDescriptorType)
+        if before is None and (name in owner.written or not (owner.existing and really_has(owner.value, name))):
+            definition = tx.classes.find(owner.cls, name)
+            slot = definition is not None and isinstance(definition[0], types.MemberDescriptorType)
             tx.raising.error(
                 AttributeError, name if slot else f"{owner.cls.__name__!r} object has no attribute {name!r}"
             )
-        if known is None and owner.source is not None:  # a slot, which nothing was read of
+        if before is None and owner.source is not None:  # a slot, which nothing was read of
             if not is_plain_lookup(owner.cls):
                 raise Break("tracer.mutation", f"the slot {name!r} of {owner.describe()} is deleted unread")
             tx.guards.add(HasAttributeGuard, owner.source, name, True)
     elif owner.existing and owner.written.get(name, value) is None:
         raise Break("tracer.mutation", f"attribute {name!r} is set again after it was deleted: it moves to the end")
     if owner.existing and name not in owner.written:
-        own = real_dict(owner.value) or {}
-        tx.effects.let_go([own[name]] if name in own else [])
+        entries = real_dict(owner.value) or {}
+        tx.effects.let_go([entries[name]] if name in entries else [])
     tx.effects.changed(owner)
     if value is None and not (owner.existing and really_has(owner.value, name)):
         owner.written.pop(name, None)

@@ -55,18 +55,18 @@ def made_again(tx: Tracer, value: Any) -> Value | None:
     Raises:
         Unreconstructable: It holds one.
     """
-    known = tx.live.known(value)
-    if isinstance(known, (Made, MadeClass)):
-        return known
-    if isinstance(known, PythonFunction) and known.identity() is not value:
-        return known
+    earlier = tx.live.known(value)
+    if isinstance(earlier, (Made, MadeClass)):
+        return earlier
+    if isinstance(earlier, PythonFunction) and earlier.identity() is not value:
+        return earlier
     cls = tx.live.known(type(value))
     if isinstance(value, enum.Enum) and isinstance(cls, MadeClass):
-        found = tx.live.stand_ins.parts.get(id(value))
-        if found is None:
-            found = Made(value, Recipe(_member, (cls, tx.live.from_python(value._value_))))
-            tx.live.stand_ins.parts[id(value)] = found
-        return found
+        model = tx.live.stand_ins.parts.get(id(value))
+        if model is None:
+            model = Made(value, Recipe(_member, (cls, tx.live.from_python(value._value_))))
+            tx.live.stand_ins.parts[id(value)] = model
+        return model
     part = tx.live.stand_ins.parts.get(id(value))
     if part is None and _holds_made(tx, value):
         raise Unreconstructable(f"a {type(value).__name__} that holds a class made by the traced code")
@@ -84,10 +84,10 @@ def _holds_made(tx: Tracer, value: Any) -> bool:
 
 def _part(cls: Any, name: str, *keys: Any) -> Any:
     """Return what a class holds under a name, or an item of that."""
-    found = vars(cls)[name]
+    member = vars(cls)[name]
     for key in keys:
-        found = found[key]
-    return found
+        member = member[key]
+    return member
 
 
 def _member(cls: Any, value: Any) -> Any:

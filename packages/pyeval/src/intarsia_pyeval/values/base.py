@@ -77,8 +77,8 @@ class Value:
 
     def refusal(self, code: str, *names: str) -> str:
         """Return the code of a break: eager raises where a class has none of the special methods that are asked for."""
-        found = [vars(base)[name] for base in self.type().__mro__ for name in names if name in vars(base)]
-        return code if found and found[0] is not None else "tracer.operation_raised"
+        definitions = [vars(base)[name] for base in self.type().__mro__ for name in names if name in vars(base)]
+        return code if definitions and definitions[0] is not None else "tracer.operation_raised"
 
     # -- how it is built again -----------------------------------------------------------------------------------
 

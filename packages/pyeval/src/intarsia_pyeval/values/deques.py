@@ -55,10 +55,10 @@ class Deque(List):
     def unchanged(self, search: Callable[[], T]) -> T:
         """Break where a comparison changes the deque, which CPython notices."""
         version = self.version
-        found = search()
+        result = search()
         if self.version != version:
             raise Break("tracer.exception", "a deque is changed by a comparison of its items")
-        return found
+        return result
 
     def cut(self, result: Value, left: bool = False) -> Value:
         """Forget what is too much at the other end."""

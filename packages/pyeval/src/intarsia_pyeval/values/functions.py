@@ -196,5 +196,5 @@ class Partial(Value):
 
     def identity(self) -> object | None:
         """Return the existing object."""
-        found: object | None = self.real
-        return found
+        real: object | None = self.real
+        return real

@@ -94,8 +94,8 @@ class Backwards(Position):
 
     def type(self) -> Any:
         """Return the class of the real iterator."""
-        made: Any = self.over.empty() if isinstance(self.over, DictView) else collections.deque()
-        return type(reversed(made))
+        iterable: Any = self.over.empty() if isinstance(self.over, DictView) else collections.deque()
+        return type(reversed(iterable))
 
     def carry(self) -> tuple[Value, ...] | None:
         """It isn't made again."""

@@ -67,8 +67,8 @@ class Dict(Value):
 
     def identity(self) -> object | None:
         """Return the existing dict."""
-        found: object | None = self.real
-        return found
+        real: object | None = self.real
+        return real
 
     def is_plain(self) -> bool:
         """Tell whether it isn't that of an existing instance of a subclass."""
@@ -80,17 +80,17 @@ class Dict(Value):
 
     def entry(self, key: Hashable) -> tuple[Value, Value] | None:
         """Return the entry of a key, where comparing keys tells: an array has the hash of its `id`, and compares."""
-        found: tuple[Value, Value] | None = compared(self.known.get, key)
-        return found
+        existing: tuple[Value, Value] | None = compared(self.known.get, key)
+        return existing
 
     def as_python(self) -> Any:
         """Return a copy, if it is complete and every part is known."""
         if not self.complete:
             raise NotConstantError("an existing dict")
-        made = {k.as_python(): v.as_python() for k, v in self.known.values()}
+        copied = {k.as_python(): v.as_python() for k, v in self.known.values()}
         if self.cls is collections.defaultdict:
-            return collections.defaultdict(self.factory.as_python(), made)
-        return made if self.cls is dict else self.cls(made)
+            return collections.defaultdict(self.factory.as_python(), copied)
+        return copied if self.cls is dict else self.cls(copied)
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -118,5 +118,5 @@ class DictView(Value):
 
     def empty(self) -> Any:
         """Return a real view of this kind, of nothing."""
-        made: Any = {} if self.base.cls is types.MappingProxyType else self.base.cls()
-        return getattr(made, self.what)()
+        mapping: Any = {} if self.base.cls is types.MappingProxyType else self.base.cls()
+        return getattr(mapping, self.what)()

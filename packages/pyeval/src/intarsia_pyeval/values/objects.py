@@ -42,8 +42,8 @@ class Reference(Value):
 
     def identity(self) -> object | None:
         """Return the object."""
-        found: object | None = self.value
-        return found
+        real: object | None = self.value
+        return real
 
     def as_python(self) -> Any:
         """Return the object."""
@@ -133,8 +133,8 @@ class Object(Value):
 
     def identity(self) -> object | None:
         """Return the existing object."""
-        found: object | None = self.value
-        return found
+        real: object | None = self.value
+        return real
 
     def as_python(self) -> Any:
         """Enumeration members and the like are known by their identity."""

@@ -207,14 +207,14 @@ class List(Items):
     def existing(self, at: int) -> Value:
         """Return the model of an item of the existing list, which has it whatever its length is; see `Items.at`."""
         assert self.real is not None and self._model is not None
-        known = self._models[at] if at >= 0 else self._from_end.get(at)
-        if known is None:
-            known = self._model(self.real[at], self.source, at)
+        model = self._models[at] if at >= 0 else self._from_end.get(at)
+        if model is None:
+            model = self._model(self.real[at], self.source, at)
             if at >= 0:
-                self._models[at], self._missing = known, self._missing - 1
+                self._models[at], self._missing = model, self._missing - 1
             else:
-                self._from_end[at] = known
-        return known
+                self._from_end[at] = model
+        return model
 
     def extend(self, items: Iterable[Value]) -> None:
         """Add items at the end, whatever the length is."""

@@ -135,14 +135,14 @@ class SetValue(Value):
 
     def identity(self) -> object | None:
         """Return the existing set."""
-        found: object | None = self.real
-        return found
+        real: object | None = self.real
+        return real
 
     def as_python(self) -> Any:
         """Return the set, if every element is known."""
-        known = [item.as_python() for item in self.elements.values()]
+        elements = [item.as_python() for item in self.elements.values()]
         mirror = self.mirror_now()
-        return mirror if mirror is not None and all(is_plain(v) for v in self.elements.values()) else self.cls(known)
+        return mirror if mirror is not None and all(is_plain(v) for v in self.elements.values()) else self.cls(elements)
 
     # -- changing ------------------------------------------------------------------------------------------------
 
