@@ -188,3 +188,24 @@ def test_what_an_operator_raises_arrives():
         torch.testing.assert_close(fast(torch.ones(2)), torch.full((2,), 2.0))
         with pytest.raises(ValueError, match="a negative number"):
             fast(-torch.ones(2))
+
+
+def test_an_operator_may_be_given_nothing_to_write():
+    library = torch.library.Library("extend_nothing", "DEF")
+    library.define("scale_(Tensor(a!)? x, float by) -> ()")
+
+    def scale_(x, by):
+        if x is not None:
+            x.mul_(by)
+
+    library.impl("scale_", scale_, "CompositeExplicitAutograd")
+
+    def f(x):
+        torch.ops.extend_nothing.scale_(None, 2.0)
+        torch.ops.extend_nothing.scale_(x, 0.5)
+        return x + 1
+
+    fast = intarsia.compile(f, fullgraph=True, options={"on_error": "raise"})
+    ours, theirs = torch.ones(3), torch.ones(3)
+    torch.testing.assert_close((fast(ours), ours), (f(theirs), theirs))
+    assert (intarsia.stats().graphs, intarsia.stats().fallbacks) == (1, 0)

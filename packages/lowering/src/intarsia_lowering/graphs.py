@@ -281,7 +281,7 @@ class _Walk:
         """Return the lowering of an op: random ops are library calls on torch's generator unless `rng` differs."""
         if target in self.given:
             return self.given[target]
-        first = value[0] if isinstance(value, (tuple, list)) else value
+        first = next(iter(value), None) if isinstance(value, (tuple, list)) else value
         by_us = self.rng == "philox" or (self.rng is None and self._is_on_gpu(first))
         drawn = random.TABLE.rows.get(target) if by_us else None
         return drawn or _LOWERINGS.get(target)

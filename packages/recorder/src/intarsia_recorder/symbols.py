@@ -27,7 +27,7 @@ __all__ = ["SymbolTable", "apart_from_symbols"]
 aten = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _GIVEN = ("s", "k")  # first letters of symbols that a call has
-_SYMBOL_NAME = re.compile(r"[skuz]\w{0,2}?\d+")
+_SYMBOL_NAME = re.compile(r"(?:s|k|u|z[a-z]{0,2})\d+")
 
 # by class name: the classes live in torch.utils._sympy and in intarsia_shapes
 _BINARY: dict[str, Callable[..., Any]] = {
